@@ -1,1 +1,1 @@
-"""Compiles configs to cubins with their static facts, in child processes. Needs the tile compiler, but no GPU."""
+"""Compiles kernel configs to machine code in child processes. Needs no GPU."""

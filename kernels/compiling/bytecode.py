@@ -1,9 +1,8 @@
-"""Hashes TileIR bytecode without the source positions in it, so that moving a kernel's lines does not change the hash.
+"""Hashes TileIR bytecode without source positions, so that moving a kernel's lines does not change the hash.
 
-The bytecode (CUDA Tile IR, versions 13.1 to 13.4) has a header of 12 bytes, then sections, then the end marker 0x00. A
-section has an id byte, a length and the content. If bit 7 of the id byte is set, an alignment and padding bytes of 0xcb
-stand before the content. Numbers are LEB128. Section 3 holds the source positions. The name of an inlined function also
-contains its position: "helper@file:7:1_s0"."""
+The bytecode (CUDA Tile IR, 13.1 to 13.4) is a header of 12 bytes, then sections, then the byte 0x00. A section has an
+id byte, a length and the content. If bit 7 of the id is set, an alignment and padding bytes of 0xcb precede the
+content. Numbers are LEB128. Positions are in section 3 and in names of inlined functions: "helper@file:7:1_s0"."""
 
 import hashlib
 import re
@@ -19,11 +18,11 @@ HELPER = re.compile(rb"(\w+@\w+):\d+:\d+(_s\d+)")
 
 
 class BadBytecode(ValueError):
-    """Raised if bytes are not TileIR bytecode in this module's layout. The message says where they differ from it."""
+    """Raised if bytes are not TileIR bytecode of a known layout."""
 
 
 def hash_without_positions(bytecode: bytes) -> str:
-    """Returns bytecode's SHA-256 in hexadecimal, without section 3 and the positions in inlined functions' names."""
+    """Returns the SHA-256 of bytecode without its source positions, in hexadecimal."""
     digest = hashlib.sha256(bytecode[:HEADER_BYTES])
     for section, content in read_sections(bytecode):
         if section == DEBUG:
@@ -55,14 +54,14 @@ def read_sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _drop_position(string: bytes) -> bytes:
-    """Returns the string, preceded by its length. Drops the source position in the name of an inlined function."""
+    """Returns a string with its length in front, but without the source position of an inlined function."""
     helper = HELPER.fullmatch(string)
     kept = helper[1] + helper[2] if helper else string
     return len(kept).to_bytes(8, "little") + kept
 
 
 def _read_strings(content: bytes) -> Sequence[bytes]:
-    """Returns the strings of a section, or an empty sequence if the section's layout is unknown."""
+    """Returns the strings of a section, or an empty sequence if its layout is unknown."""
     try:
         count, at = _read_number(content, 0)
     except BadBytecode:

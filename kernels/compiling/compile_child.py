@@ -1,7 +1,6 @@
 """Answers the requests of child role `compile`: compiles the launches of a config to cubins, or hashes their code.
 
-A library is the kernel code of one commit. This process runs no library: trace_child.py runs it in another process and
-sends the bytecode. So a commit's code cannot change a cubin's key, the stored files or the compiler's limits."""
+This process never runs code of a library, so that no commit can change the stored files."""
 
 import functools
 import hashlib
@@ -34,8 +33,7 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the outcome of compiling or hashing a config, with its "status", even if the config fails. Returns only a
-    message, under "error" if the set-up is broken, or under "store_error" if the store cannot be used."""
+    """Returns the outcome of compiling or hashing a config. A config that fails has an outcome too."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}
@@ -51,7 +49,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _identify(code: TracedCode, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the hash of a config's code and the hash of its grids and arguments, without compiling the code."""
+    """Returns the hashes of a config's code and launches without compiling."""
     try:
         keys = [_content_key(each, request) for each in code.launches]
     except BadBytecode as error:
@@ -127,15 +125,14 @@ def _make_failure(status: str, failure: str, compile_s: float, cpu_s: float, key
 
 
 def _content_key(launch: LaunchInput, request: Mapping[str, Any]) -> str:
-    """Returns the key of a launch's compilation: a hash of everything on which its outcome depends. This includes the
-    kernel's symbol and the limits, because a compilation that exceeds a limit is stored too. Raises BadBytecode if the
-    bytecode's layout is unknown."""
+    """Returns the key under which a launch's compilation is stored. It hashes everything that affects the outcome."""
+    # A compilation that exceeds a limit is stored too.
     limits = [request["limit_s"], request["memory_bytes"]]
     parts = [NAMING, launch.symbol, launch.wanted.identify(), request["arch"], compiler_version(), limits]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _measure_cpu_s() -> float:
-    """Returns the CPU seconds used by this process and by the compilers that it ran."""
+    """Returns the CPU seconds of this process and its compilers."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)

@@ -1,5 +1,4 @@
-"""Keeps the child processes of a Compiler: one for each traced library, and one that compiles. Tracing children run a
-commit's code. The compiling child runs none, and the parent process stores the cubins that it makes."""
+"""Keeps the child processes of a compiler: some trace libraries, and one compiles."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +17,12 @@ READY_S = 120.0
 
 
 class BuildError(ExpectedError):
-    """Raised if no config can be compiled, because the set-up is broken (library, tools). The message is a sentence."""
+    """Raised if no config can be compiled, for example because a tool is missing."""
 
 
 class CompileChildren:
     def __init__(self, packages: Path | None, cubins: LocalCubins) -> None:
-        """Starts no child yet. `packages` is the folder of a toolchain, or None for the installed toolchain."""
+        """Starts no child yet. `packages` is a toolchain's folder, or None for the installed toolchain."""
         self._packages, self._cubins = packages, cubins
         self._tracers: dict[tuple[str, Interpreter | None], ChildProcess] = {}
         """Maps a library's folder and interpreter to the library's tracing child, the least recently used first."""
@@ -31,9 +30,8 @@ class CompileChildren:
         self._version: str | None = None
 
     def find_tracer(self, library: str) -> ChildProcess:
-        """Returns the child that traces a library. Each library has its own child, because the code of one commit could
-        change the traces of another commit. Raises BuildError if the child does not start. Also raises BuildError if a
-        toolchain is given but the library is traced by its owner's Python, for which the toolchain may not be made."""
+        """Returns the child that traces a library. Raises BuildError if it does not start."""
+        # One child per library, because the code of one commit could change the traces of another commit.
         place = (library, interpreters.find(library))
         if self._packages is not None and place[1] is not None:
             recorder = f"{library} is recorded by {place[1].python}"
@@ -50,7 +48,7 @@ class CompileChildren:
         return child
 
     def find_compiler(self) -> ChildProcess:
-        """Returns the child that compiles, and starts it if it does not run. Raises BuildError if it does not start."""
+        """Returns the child that compiles. Raises BuildError if it does not start."""
         if self._compiler is None or not self._compiler.alive:
             if self._compiler is not None:
                 self._compiler.close()
@@ -60,14 +58,14 @@ class CompileChildren:
         return self._compiler
 
     def read_version(self) -> str:
-        """Returns the version of the compiler that the child uses. Raises BuildError if the child does not start."""
+        """Returns the compiler's version. Raises BuildError if the child does not start."""
         if self._version is None:
             self.find_compiler()
         assert self._version is not None
         return self._version
 
     def kill(self) -> None:
-        """Kills all children. Any thread may call `kill`. The thread that waits for a child must still call `close`."""
+        """Kills all children from any thread. The thread that waits for a child must still call `close`."""
         for child in self._list_all():
             child.kill()
 
@@ -81,7 +79,7 @@ class CompileChildren:
         return (*self._tracers.values(), *([] if self._compiler is None else [self._compiler]))
 
     def _require_ready(self, child: ChildProcess) -> str:
-        """Returns a new child's compiler version. Raises BuildError if the child fails or uses another toolchain."""
+        """Returns a new child's compiler version. Raises BuildError if the child fails."""
         try:
             ready = child.ask({"ask": "ready"}, deadline_s=READY_S)
         except (ChildDied, ChildHung) as error:
@@ -95,8 +93,8 @@ class CompileChildren:
 
 
 def _describe_foreign(files: Mapping[str, str | None], folder: Path) -> str | None:
-    """Returns a sentence about the first compiler file that is missing or lies outside of `folder`, or None if all lie
-    in it. If a toolchain's tileiras package does not fit, cuda-tile uses another tileiras of the machine."""
+    """Returns a sentence about a compiler file that lies outside of the toolchain's folder, or None."""
+    # cuda-tile uses another tileiras of the machine if the toolchain's does not fit.
     for name, file in files.items():
         if file is None or not Path(file).is_relative_to(folder):
             return f"{name} is missing in it" + (f", and {file} would be used" if file else "")

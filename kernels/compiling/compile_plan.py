@@ -1,4 +1,4 @@
-"""Compiles the trials (configs) of plans on this machine in several processes, without the queue and the database."""
+"""Compiles the configs of plans on this machine in several processes, without queue or database."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,15 @@ from tilewatch.kernels.results import Compiled, Plan, PlannedTrial
 
 
 def shuffle_trials(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
-    """Returns the trials in a shuffled order, the same in each call. In a plan, configs with big tiles are neighbours
-    and compile slowly. Shuffling spreads them over all processes, so that some results come early."""
+    """Returns the trials in a shuffled order, which is the same in each call."""
+    # Neighbours in a plan compile equally slowly. Shuffled, some results come early.
     return random.Random(0).sample(list(trials), len(trials))  # noqa: S311 - an order, not a secret
 
 
 def compile_plan(
     library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Compiles a plan's trials. Yields each trial with its outcome once it is done. Raises BuildError or StoreError."""
+    """Compiles a plan's trials, and yields each trial with its outcome."""
     for _, trial, outcome in compile_plans([(library, plan)], store_url, jobs=jobs, limit_s=limit_s):
         yield trial, outcome
 
@@ -28,7 +28,7 @@ def compile_plan(
 def compile_plans(
     plans: Sequence[tuple[Path, Plan]], store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[int, PlannedTrial, Compiled]]:
-    """Compiles the trials of several plans. Yields the plan's index, the trial and its outcome once a trial is done."""
+    """Compiles the trials of several plans. Yields the plan's index, the trial and its outcome."""
     trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in shuffle_trials(plan.trials)]
     with CompilerPool(store_url, jobs=jobs, limit_s=limit_s) as pool:
         works = [partial(_compile, *plans[number], trial) for number, trial in trials]

@@ -1,8 +1,6 @@
 """Compiles configs into the cubin store, one at a time, in child processes that can be killed.
 
-One child runs a library and traces the launches of a config. Another child compiles these launches and runs no library.
-The compiler has a limit of CPU time and a longer limit of wall time. If the compiler ignores both limits, its child
-process is killed after a still longer time. A config that fails gives an outcome and raises no exception."""
+One child traces the launches of a config, and another compiles them. A failing config raises no exception."""
 
 import hashlib
 from collections.abc import Mapping
@@ -37,8 +35,7 @@ MiB (sm_90 and sm_100, tileiras 13.4, 2026-11). Two compilers fit a machine with
 
 @dataclass(frozen=True)
 class CodeIdentity:
-    """Holds a hash of a config's code, and a hash of its grids and arguments. Configs with equal identities launch
-    equal code with equal grids and arguments. Both hashes are None without valid code; `failure` then says why."""
+    """Hashes of a config's code and of its launches. Both are None if the config has no valid code."""
 
     content_key: str | None = None
     launch_sha256: str | None = None
@@ -46,7 +43,7 @@ class CodeIdentity:
 
 
 class Compiler:
-    """Compiles configs until it is closed. It is not thread-safe, so each thread needs its own."""
+    """Compiles configs until it is closed. Each thread needs its own compiler."""
 
     def __init__(
         self,
@@ -57,8 +54,7 @@ class Compiler:
         memory_bytes: int = MEMORY_BYTES,
         toolchain: Toolchain | None = None,
     ) -> None:
-        """Makes a compiler that stores cubins at `store_url`. `limit_s` is CPU time; `wall_limit_s` is by default
-        WALL_LIMITS times that. `toolchain` is None for the installed one. Raises StoreError if `store_url` is wrong."""
+        """Makes a compiler that stores cubins at a URL. `limit_s` is CPU time."""
         self._cubins = LocalCubins(store_url)
         self.limit_s = limit_s
         self.wall_limit_s = WALL_LIMITS * limit_s if wall_limit_s is None else wall_limit_s
@@ -68,16 +64,14 @@ class Compiler:
 
     @property
     def version(self) -> str:
-        """Returns one line with the versions of the compiler's parts and with the limits, on which timeouts depend.
-        With a toolchain, a child reads the versions. Raises BuildError if this child does not start."""
+        """Returns the versions of the compiler's parts and the limits, in one line."""
         return f"{self._read_toolchain_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
     ) -> Compiled:
-        """Compiles one config and returns its outcome. If host code needs a package that is missing here, compiles the
-        launches that another machine stored under `code_key`. Raises PackageMissing if there are no such launches,
-        BuildError if no config can be compiled here, and StoreError if the store cannot be used."""
+        """Compiles one config and returns its outcome. Raises PackageMissing if host code needs a package that is
+        missing here, and BuildError if nothing can be compiled here."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("read", request)
@@ -85,6 +79,7 @@ class Compiler:
             if code_key is None:
                 raise
             missing.compiler = self._read_toolchain_version()
+            # Another machine may have traced it.
             found = self._cubins.store.find_traced(_make_traced_key(code_key, missing.compiler))
             if found is None:
                 raise
@@ -108,9 +103,8 @@ class Compiler:
         code_key: str,
         compiler: str | None = None,
     ) -> Mapping[str, Any]:
-        """Traces the launches of a config and stores them for machines that cannot run its host code. Returns the
-        launches as JSON (config_code.py), or the reason why there are none. Raises the errors of `compile`. Also raises
-        BuildError if tracing fails or used a version other than `compiler`, which is by default this machine's."""
+        """Traces the launches of a config, stores them for machines that cannot run its host code, and returns them as
+        JSON. Raises BuildError if tracing fails."""
         wanted = compiler or self._read_toolchain_version()
         request = self._make_request(library, kernel, problem, config, arch)
         try:
@@ -141,7 +135,7 @@ class Compiler:
         return self._make_outcome(answer, arch)
 
     def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
-        """Returns hashes of a config's code, grids and arguments, without compiling. Raises the errors of `compile`."""
+        """Returns hashes of a config's code and launches, without compiling."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("identify", request)
@@ -162,7 +156,7 @@ class Compiler:
         self._cubins.close()
 
     def kill(self) -> None:
-        """Stops a compilation that another thread runs; its outcome is then an error. Call `close` afterwards."""
+        """Stops a compilation that another thread runs. Call `close` afterwards."""
         self._children.kill()
 
     @property
@@ -189,7 +183,7 @@ class Compiler:
         }
 
     def _ask_tracer(self, ask: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the launches as unchecked JSON of the tracer. Raises ChildDied, ChildHung or errors of `compile`."""
+        """Returns the launches that the tracing child sends, as unchecked JSON."""
         child = self._children.find_tracer(request["library"])
         answer = child.ask({**request, "ask": ask}, deadline_s=self._deadline_s)
         if "package_missing" in answer:
@@ -212,7 +206,8 @@ class Compiler:
         return answer
 
     def _read_toolchain_version(self) -> str:
-        """Returns the compiler's version. Starts a child only for a toolchain, because some plans compile nothing."""
+        """Returns the compiler's version."""
+        # Only a toolchain needs a child for this, and some plans compile nothing.
         return compiler_version() if self._packages is None else self._children.read_version()
 
     def _make_failure(self, status: Any, failure: str, arch: str, compile_s: float) -> Compiled:
@@ -237,5 +232,5 @@ class Compiler:
 
 
 def _make_traced_key(code_key: str, compiler: str) -> str:
-    """Returns the store key of traced code. It depends on the compiler, as other compilers cannot read the bytecode."""
+    """Returns the store key of traced code. Other compiler versions cannot read this code."""
     return hashlib.sha256(f"{code_key} {compiler}".encode()).hexdigest()

@@ -1,10 +1,7 @@
-"""Kills a compiler, started by this process, that takes too much memory or CPU time.
+"""Kills a compiler that takes too much resident memory or CPU time.
 
-Memory is resident memory. RLIMIT_DATA would count reserved stacks and arenas too, which grow with the number of cores.
-An RLIMIT_DATA of 1.25 GiB was enough for every compilation on 2 cores and for none on 16.
-
-Time is CPU time. On a busy machine 120 of 1,002 compilations took over 15 s of wall time but only 1.2 to 5.4 CPU
-seconds. Nine of ten of these succeeded in a second try (2026-11)."""
+RLIMIT_DATA would count reserved memory too: 1.25 GiB were enough for all compilations on 2 cores and for none on 16. On
+a busy machine, 120 of 1,002 compilations took over 15 s, but at most 5.4 CPU seconds (2026-11)."""
 
 import contextlib
 import os
@@ -19,8 +16,7 @@ LOOK_EVERY_S = 0.1
 
 
 class CompilerGuard:
-    """Kills, inside the context, each child of the calling thread once the child exceeds a limit. `exceeded` then names
-    the limit. A child's memory and time include its own children. `cpu_s` is the largest CPU time seen, in seconds."""
+    """Kills child processes of the calling thread that exceed a limit. `exceeded` then names the limit."""
 
     def __init__(self, *, memory_bytes: int, cpu_s: float) -> None:
         self.exceeded: Literal["memory", "cpu"] | None = None

@@ -1,8 +1,6 @@
 """Captures the input that cuTile gives to the tile compiler, and compiles captured inputs, here or on another machine.
 
-Making bytecode needs the kernel's Python and all that its host code imports; compiling bytecode needs only the
-compiler. Both steps are cuTile's own code, which is cut in two at its function `compile_cubin` (cuda-tile 1.6 and 1.7).
-So the machine code is equal to that of `ct.launch`."""
+Both steps are cuTile's own code (cuda-tile 1.6 and 1.7), so the machine code is equal to that of `ct.launch`."""
 
 import base64
 import hashlib
@@ -31,19 +29,19 @@ LIBRARY_BYTES = 1 << 28
 
 
 class NeedsLibraries(Exception):
-    """Raised if a kernel is linked with files that only this machine has. The message names the files."""
+    """Raised if a kernel is linked with files that only this machine has."""
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """A file of this machine with which a kernel is linked. It is read once, so the linked bytes are those hashed."""
+    """A file of this machine with which a kernel is linked."""
 
     path: Path
-    content: bytes
+    content: bytes  # read once, so that the linked bytes are those hashed
 
     @classmethod
     def read(cls, path: Path) -> "LinkedLibrary":
-        """Returns a file with its content. Raises OSError if the file is unreadable, not regular or too large."""
+        """Returns a file with its content. Raises OSError if it is unreadable or too large."""
         if not path.is_file():  # a device may have no end
             raise FileNotFoundError(f"there is no file {path}")
         if path.stat().st_size > LIBRARY_BYTES:
@@ -53,7 +51,7 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class CompilerInput:
-    """Holds the tile compiler's input for one kernel: bytecode, options, and the files to link with."""
+    """The tile compiler's input for one kernel."""
 
     bytecode: bytes
     opt_level: int
@@ -67,8 +65,7 @@ class CompilerInput:
             raise NeedsLibraries(f"the kernel is linked with {linked} of this machine")
 
     def identify(self) -> dict[str, Any]:
-        """Returns all fields by name, because the machine code depends on them. Hashes stand for bytecode and
-        libraries. The bytecode is hashed without source positions. Raises BadBytecode if its layout is unknown."""
+        """Returns everything on which the machine code depends. Bytecode and libraries are hashed."""
         hashed = {
             "bytecode": hash_without_positions(self.bytecode),
             "libraries": [hashlib.sha256(each.content).hexdigest() for each in self.libraries],
@@ -90,7 +87,7 @@ class _InputCaptured(Exception):
 
 
 def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerInput:
-    """Returns the compiler's input for a kernel. Raises cuTile's errors if the kernel is not valid code."""
+    """Returns the compiler's input for a kernel. Raises cuTile's errors for invalid code."""
 
     def stop(file: str, options: CompilerOptions, sm_arch: str, *_: Any, **given: Any) -> None:
         bytecode = Path(file).read_bytes()
@@ -110,8 +107,7 @@ def make_input(kernel: Any, signature: KernelSignature, arch: str) -> CompilerIn
 
 
 def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[bytes, str]:
-    """Returns the cubin, and the compiler's remarks as YAML, which are "" if the compiler makes no remarks. Raises
-    cuTile's errors if the input does not compile, and FileNotFoundError if there is no compiler."""
+    """Returns the cubin and the compiler's remarks as YAML. Raises cuTile's errors."""
     with tempfile.TemporaryDirectory(dir=default_tile_context.config.temp_dir) as folder:
         file, remarks = Path(folder) / "kernel.bytecode", Path(folder) / "remarks.yaml"
         file.write_bytes(wanted.bytecode)
@@ -132,7 +128,7 @@ def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[b
 
 
 def find_compiler_files() -> dict[str, str | None]:
-    """Returns the paths of the cuda-tile and tileiras with which this process compiles, or None for a missing file."""
+    """Returns the paths of the compiler files that this process uses. A missing file is None."""
     try:
         tileiras = _compile._find_compiler_bin().path
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Compiles in several processes at once. If the caller is interrupted, all of them end immediately."""
+"""Compiles in several processes at once. All of them end if the caller is interrupted."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ KILL_EVERY_S = 0.05
 
 
 class CompilerPool:
-    """Starts compiling processes when there is work for them, and keeps them until the pool is closed."""
+    """Starts compiling processes when there is work, and keeps them until it is closed."""
 
     def __init__(
         self, store_url: str, *, jobs: int, limit_s: float = LIMIT_S, toolchain: Toolchain | None = None
     ) -> None:
-        """Makes a pool of `jobs` compilers. `toolchain` is None for the installed toolchain."""
+        """Makes a pool. `toolchain` is None for the installed toolchain."""
         self.store_url, self.jobs = store_url, jobs
         self._make_compiler = partial(Compiler, store_url, limit_s=limit_s, toolchain=toolchain)
         # Each thread starts its own child, because Linux kills a child when the thread that started it ends.
@@ -29,11 +29,11 @@ class CompilerPool:
         self._compilers: list[Compiler] = []
 
     def start_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Future[Result]]:
-        """Starts all works and returns their futures in order. A work is a function that is called with a compiler."""
+        """Starts functions that each get a compiler. Returns their futures in order."""
         return [self._threads.submit(self._run, work) for work in works]
 
     def run_all(self, works: Sequence[Callable[[Compiler], Result]]) -> list[Result]:
-        """Calls all works, each with a compiler. Returns the results in order, or raises the first error."""
+        """Calls functions that each get a compiler. Returns their results in order."""
         return [each.result() for each in self.start_all(works)]
 
     def close(self) -> None:

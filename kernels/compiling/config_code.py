@@ -1,5 +1,4 @@
-"""Traces the launches of a config by running a library file or host code, and writes these launches as JSON. The JSON
-(traced_code.py) contains the launches with their bytecode, or says why the config has no code."""
+"""Traces the launches of a config by running its library, and writes these launches as JSON."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +37,7 @@ class LaunchCode:
 
 @dataclass(frozen=True)
 class ConfigCode:
-    """The launches of a config. `hash_launches` hashes grids and arguments, which are not part of the bytecode. If
-    `is_bundle`, the cubins are stored together in one ZIP file. A library file's only cubin is stored without one."""
+    """The launches of a config. If `is_bundle`, their cubins are stored together in one ZIP file."""
 
     launches: Sequence[LaunchCode]
     hash_launches: Callable[[], str]
@@ -47,8 +45,7 @@ class ConfigCode:
 
 
 def read_code(request: Request) -> ConfigCode:
-    """Runs a library file or a watched operator's host code, and returns the launches of a config. Raises LibraryError
-    if the code cannot run, and BadConfig, BadProblem, BadWatchFile or TracingError if it refuses the config."""
+    """Runs library code and returns the launches of a config. Raises LibraryError if the code cannot run."""
     arch = request["arch"]
     loaded = find(Path(request["library"]), request["kernel"], arch)
     problem = loaded.kernel.parse(request["problem"])
@@ -63,8 +60,7 @@ def write_failure(failure: str) -> dict[str, Any]:
 
 
 def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
-    """Returns the code as JSON. If `movable`, raises NeedsLibraries for code that other machines cannot compile. If
-    `named`, adds the hash of grids and arguments. Raises cuTile's errors if a kernel is not valid code."""
+    """Returns the code as JSON. If `movable`, raises NeedsLibraries for code that only this machine can compile."""
     inputs = {each.launch_key: each.make_input() for each in code.launches}
     if movable:
         for each in inputs.values():
@@ -107,7 +103,7 @@ def _code_of_operator(loaded: LibraryOperator, problem: Problem, config: Config,
 
 
 def _list_given(asked: KernelSignature) -> list[Any]:
-    """Lists the parameters whose arguments a launch passes to the machine code. These are all except constants."""
+    """Lists the parameters of a kernel that are not constants."""
     return [each for each in asked.parameters if not isinstance(each, ConstantConstraint)]
 
 

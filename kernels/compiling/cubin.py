@@ -1,7 +1,4 @@
-"""Reads static facts from a cubin: registers, stack, shared memory, code size, and the compiler's remarks.
-
-NVIDIA's cuobjdump (from PyPI or a CUDA toolkit) reads the resource usage. Machine code is hashed from its ELF sections
-without debug information, so that equal hashes mean identical code."""
+"""Reads static facts from a cubin: registers, stack, shared memory, code size, and the compiler's remarks."""
 
 import hashlib
 import io
@@ -30,9 +27,9 @@ API_VERSION = 0x37
 
 
 def hash_machine_code(cubin: bytes, *, with_version: bool = True) -> str:
-    """Returns the hash of a cubin's machine code, without function names, so that a renamed kernel keeps its hash. If
-    `with_version` is False, the compiler's version is left out too, so that two compilers can be compared."""
+    """Returns the hash of a cubin's machine code. A renamed kernel keeps its hash."""
     sections = _read_code_sections(cubin)
+    # Without it, code of two compilers can be compared.
     if not with_version:
         sections = [(name, _drop_version(data) if name.startswith(".nv.info.") else data) for name, data in sections]
     functions = [name.removeprefix(".text.") for name, _ in sections if name.startswith(".text.")]
@@ -75,7 +72,7 @@ def read_static_facts(cubin_path: Path, remarks_yaml: str) -> StaticFacts:
 
 
 def read_threads_per_block(cubin: bytes) -> int | None:
-    """Returns how many threads per block a launch must have (attribute REQNTID), or None if any number is allowed."""
+    """Returns how many threads per block a launch must have, or None if any number is allowed."""
     for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if section.name.startswith(".nv.info."):
             for attribute, value in _read_attributes(section.data()):
@@ -91,8 +88,9 @@ def _drop_version(info: bytes) -> bytes:
 
 
 def _read_attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the number and value of each attribute of an .nv.info section. An attribute is a format byte, a number
-    byte and a field of two bytes. The field is the value or, for SIZED_VALUE, the length of the value that follows."""
+    """Yields the number and value of each attribute of an .nv.info section."""
+    # An attribute is a format byte, a number byte and a field of two bytes. The field is the value, or for SIZED_VALUE
+    # the length of the value that follows.
     at = 0
     while at + 4 <= len(info):
         length = int.from_bytes(info[at + 2 : at + 4], "little") if info[at] == SIZED_VALUE else 0
@@ -101,9 +99,9 @@ def _read_attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def read_remarks(text: str) -> tuple[dict[str, Any], ...]:
-    """Returns the compiler's remarks (YAML documents tagged !Passed or !Missed), in source order."""
+    """Returns the compiler's remarks from YAML, in source order."""
     parsed = []
-    for node in yaml.compose_all(text, Loader=yaml.CSafeLoader):
+    for node in yaml.compose_all(text, Loader=yaml.CSafeLoader):  # tagged !Passed or !Missed
         if node is not None:
             parsed.append(_make_remark(node.tag == "!Passed", _make_plain(node)))
     return tuple(sorted(parsed, key=lambda remark: (remark["line"], remark["name"])))
@@ -125,7 +123,7 @@ def _make_remark(passed: bool, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_plain(node: yaml.Node) -> Any:
-    """Returns a YAML node as dictionaries, lists and strings. Tags are ignored."""
+    """Returns a YAML node as dictionaries, lists and strings, without tags."""
     if isinstance(node, yaml.MappingNode):
         return {_make_plain(key): _make_plain(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):

@@ -1,8 +1,7 @@
 """Runs nvcc for processes that hold a GPU, but only after they have released the GPU.
 
-DeepGEMM calls nvcc in the middle of a launch, and nvcc takes 10 s. When DeepGEMM's kernels were compiled in that way,
-no other process could use the GPU for 90 s (16 cores) or 35 s (64 cores; H200, 2026-11-28). Here a launch that needs a
-missing kernel fails at once. The kernel is compiled without the GPU, and the next launch finds it."""
+DeepGEMM calls nvcc in the middle of a launch, which kept the GPU from others for up to 90 s (H200, 2026-11-28). Here
+such a launch fails. Its kernel is compiled without the GPU, and the next launch finds it."""
 
 import os
 import shlex
@@ -39,14 +38,14 @@ kernel that did not compile, it runs the real nvcc, so that the launch shows the
 
 
 def find_nvcc() -> Path | None:
-    """Returns the nvcc that DeepGEMM would find (deep_gemm/__init__.py, 0.1.0), or None if this machine has no nvcc."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    """Returns the nvcc that DeepGEMM would find, or None if this machine has none."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")  # as deep_gemm/__init__.py (0.1.0)
     found = Path(home, "bin", "nvcc") if home else Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     return found if found.exists() else None
 
 
 class DeferredNvcc:
-    """Holds the kernels compiled for several processes, in a folder that is deleted at the end."""
+    """Compiles kernels for several processes, in a folder that is deleted at the end."""
 
     def __init__(self, nvcc: Path) -> None:
         self._nvcc = nvcc
@@ -64,11 +63,11 @@ class DeferredNvcc:
         self._folder.cleanup()
 
     def make_environment(self) -> Mapping[str, str]:
-        """Returns environment variables for a process, with a new folder where it leaves sources of missing kernels."""
+        """Returns environment variables for a process whose missing kernels are compiled later."""
         return {NVCC: str(self._script), WANTED: tempfile.mkdtemp(prefix="wanted-", dir=self._folder.name)}
 
     def take_wanted(self, environment: Mapping[str, str]) -> list[Path]:
-        """Returns the sources that the process with this `environment` has left to compile since the last call."""
+        """Returns the sources that a process left to compile since the last call."""
         taken = []
         for source in sorted(Path(environment[WANTED]).glob("*.cu")):
             flags = source.with_suffix(".flags")
@@ -77,7 +76,7 @@ class DeferredNvcc:
         return taken
 
     def compile(self, sources: Iterable[Path]) -> None:
-        """Compiles sources. Waits for sources that another thread compiles. Ignores sources that do not compile."""
+        """Compiles sources, or waits while another thread compiles them. Failures are ignored."""
         for source in sources:
             with self._lock:
                 is_first = source.stem not in self._compiled

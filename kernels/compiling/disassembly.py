@@ -1,4 +1,4 @@
-"""Disassembles stored machine code and bytecode into text with NVIDIA's programs. Needs no GPU."""
+"""Disassembles stored machine code and bytecode into text with NVIDIA's programs."""
 
 import functools
 import subprocess
@@ -20,12 +20,11 @@ config, and the next night's page does so again. Disassembling takes at least 0.
 
 
 class NotDisassembled(Exception):
-    """Raised if a disassembler cannot read the code. The message is the first error that the program printed."""
+    """Raised if a disassembler cannot read the code."""
 
 
 def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
-    """Returns the disassembled code of each launch of a config by launch key. The key of a library file's one launch is
-    "". Raises StoreError, ProgramMissing or NotDisassembled if code cannot be read."""
+    """Returns the disassembled code of each launch of a config, by launch key."""
     cubins = list_code(store.cubin(content_key))
     bytecode = store.bytecode(content_key)
     bytecodes = {} if bytecode is None else list_code(bytecode)
@@ -34,18 +33,18 @@ def read_code_texts(store: CubinStore, content_key: str) -> dict[str, CodeText]:
 
 
 def disassemble(cubin: bytes, bytecode: bytes | None) -> CodeText:
-    """Returns a cubin and its bytecode as text. Raises ProgramMissing, or NotDisassembled if a program fails."""
+    """Returns a cubin and its bytecode as text. Raises ProgramMissing or NotDisassembled."""
     listing = _run((find_program("nvdisasm"), "-g", "-c"), cubin, ".cubin")
     return CodeText(listing, None if bytecode is None else disassemble_bytecode(bytecode))
 
 
 def list_encoded_sass(cubin: bytes) -> str:
-    """Returns a cubin as text in which each instruction has its encoding. Raises ProgramMissing or NotDisassembled."""
+    """Returns a cubin as text with the encoding of each instruction."""
     return _run((find_program("nvdisasm"), "--print-instruction-encoding"), cubin, ".cubin")
 
 
 def disassemble_bytecode(bytecode: bytes) -> str:
-    """Returns bytecode as text. Raises ProgramMissing, or NotDisassembled if the program fails."""
+    """Returns bytecode as text. Raises ProgramMissing or NotDisassembled."""
     return _run((find_program("tileirdisasm"), "-g"), bytecode, ".tileirbc")
 
 
@@ -64,7 +63,6 @@ def _run(command: tuple[str, ...], content: bytes, suffix: str) -> str:
 
 
 def _first_error(stderr: bytes) -> str:
-    """Returns the first line with an error in a program's output, because later errors only follow from it. (nvdisasm
-    13.2 to 13.5 does not know a NOP in some code for clusters, and then also warns about its analysis.)"""
+    """Returns the first error in a program's output. Later errors only follow from it."""
     lines = stderr.decode(errors="replace").strip().splitlines() or ["failed"]
     return next((line for line in lines if " error" in line), lines[-1])

@@ -1,7 +1,6 @@
 """Gives child processes the cubins of a store, and stores the cubins that these processes made.
 
-A child process runs other people's code, so it gets no credentials for an object store. Its parent process puts the
-needed cubins into a folder that the child reads. The child writes into another folder, from which the parent stores."""
+The children run other people's code, so they get folders instead of the store's credentials."""
 
 import contextlib
 import functools
@@ -26,14 +25,14 @@ class LocalCubins:
         return self._url if self.remote is None else folder(Path(self._make_folder()))
 
     def prepare_child(self) -> str:
-        """Makes the folder `made`, in which a new child writes. Returns the path of the folder that the child reads."""
+        """Makes a folder in which a new child writes. Returns the folder that the child reads."""
         path, self.made = find_folder(self.url), self._make_folder()
         with contextlib.suppress(OSError):  # the child reports why the folder is unusable
             Path(path).mkdir(parents=True, exist_ok=True)
         return path
 
     def fetch(self, content_key: str) -> None:
-        """Downloads a cubin from an object store into the child's folder. Raises StoreError if that fails."""
+        """Downloads a cubin into the child's folder. Raises StoreError if that fails."""
         if self.remote is None:
             return
         here = CubinStore(self.url)
@@ -41,7 +40,7 @@ class LocalCubins:
             here.put(content_key, {}, self.remote.cubin(content_key))
 
     def send(self) -> None:
-        """Moves the cubins and outcomes that the child wrote into the store. Raises StoreError if the store fails."""
+        """Moves all that the child wrote into the store. Raises StoreError if that fails."""
         here = CubinStore(folder(Path(self.made)))
         for file in sorted(Path(self.made).glob("*/*.json")):
             outcome = here.outcome(file.stem)

@@ -1,5 +1,4 @@
-"""Stores the machine code of an operator's launches as one bundle. A bundle is an uncompressed ZIP file with one cubin
-for each different launch, under the launch's key as its name. A second such file has the bytecode."""
+"""Stores the machine code of an operator's launches as one ZIP file of cubins. A second ZIP file has the bytecode."""
 
 import hashlib
 import io
@@ -22,7 +21,7 @@ before 2026-11-29 lack it."""
 
 
 class NamedLaunch(Protocol):
-    """One kernel launch. Launches with equal `launch_key` compile to equal code. `symbol` names the cubin's kernel."""
+    """One kernel launch. Launches with equal `launch_key` compile to equal code."""
 
     @property
     def launch_key(self) -> str: ...
@@ -35,7 +34,7 @@ class NamedLaunch(Protocol):
 
 
 def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) -> str:
-    """Returns a bundle's content key: a hash of the launches' keys, content keys and flags for dependent launches."""
+    """Returns the content key of a bundle of launches."""
     parts = [
         (each.launch_key, content_key, each.programmatic_dependent_launch)
         for each, content_key in zip(launches, content_keys, strict=True)
@@ -46,8 +45,7 @@ def hash_bundle(content_keys: Sequence[str], launches: Sequence[NamedLaunch]) ->
 def store_bundle(
     store: CubinStore, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Stores a config's cubins as one bundle, and returns the config's outcome. `outcomes` maps launch keys to
-    outcomes, whose cubins are stored already. If an outcome is a failure, stores nothing and returns this outcome."""
+    """Stores a config's cubins as one bundle, and returns the config's outcome. Stores nothing if a launch failed."""
     for outcome in outcomes.values():
         if outcome["status"] != "ok" or "error" in outcome:
             return outcome
@@ -81,9 +79,9 @@ def _join(key: str, launches: Sequence[NamedLaunch], outcomes: Mapping[str, Mapp
 
 
 def _hash_launched_code(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
-    """Returns the hash of a launch's machine code. A programmatic dependent launch of the same code has another hash,
-    because it may overlap the previous launch and then takes another time."""
+    """Returns the hash of a launch's machine code."""
     code: str = outcome["code_sha256"]
+    # A dependent launch may overlap the previous launch, and then takes another time.
     return f"{code} programmatic dependent launch" if launch.programmatic_dependent_launch else code
 
 
@@ -102,5 +100,5 @@ def read_bundle(content: bytes) -> dict[str, bytes]:
 
 
 def list_code(stored: bytes) -> dict[str, bytes]:
-    """Returns the files of a bundle by launch key. If `stored` is a single file, returns it under the name ""."""
+    """Returns the files of a bundle by launch key. A single file has the key ""."""
     return read_bundle(stored) if stored.startswith(ZIP) else {"": stored}

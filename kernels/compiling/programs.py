@@ -1,4 +1,4 @@
-"""Finds NVIDIA's programs that read cubins and bytecode, in PyPI packages or else in a CUDA toolkit."""
+"""Finds NVIDIA's programs that read cubins and bytecode."""
 
 import functools
 import importlib.util
@@ -14,12 +14,12 @@ PACKAGES = {
 
 
 class ProgramMissing(Exception):
-    """Raised if a program is in no PyPI package and no CUDA toolkit of this machine."""
+    """Raised if this machine lacks one of NVIDIA's programs."""
 
 
 @functools.cache
 def find_program(name: str) -> str:
-    """Returns the path of a program in PACKAGES. Raises ProgramMissing if this machine lacks the program."""
+    """Returns the path of one of NVIDIA's programs. Raises ProgramMissing if this machine lacks it."""
     package = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
     for folder in package.submodule_search_locations or () if package else ():
         program = Path(folder) / "bin" / name

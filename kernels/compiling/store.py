@@ -1,9 +1,8 @@
 """Stores cubins by content key, in a folder or in an object store (`s3://`, with the extra s3).
 
-`<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code and `<content
-key>.tileirbc` its bytecode (2 to 6 KB; a cubin has 40 to 400). A compilation that failed or timed out has only an
-outcome, and is not repeated if results.is_final returns True for it. `<key>.recorded` is the traced code of a config
-whose host code runs on some machines only (config_code.py)."""
+`<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code, and `<content
+key>.tileirbc` its bytecode. A failed compilation has only an outcome. `<key>.recorded` is the traced code of a config
+whose host code runs on some machines only."""
 
 import json
 import os
@@ -30,13 +29,12 @@ ROOM_BYTES = 64 << 20
 
 
 class StoreError(ExpectedError):
-    """Raised if the store cannot be read or written, or the disk of temporary files is full. The message says which."""
+    """Raised if the store cannot be used, or the disk of temporary files is full."""
 
 
 class CubinStore:
     def __init__(self, url: str, made: str | None = None) -> None:
-        """Opens the store at `url`, a path or a URL that fsspec can open. If `made` is given, new files go into this
-        folder, and are read from it. Raises StoreError if the URL's protocol is unknown."""
+        """Opens the store at a path or URL. New files go into the folder `made`, if it is given."""
         self.url, self._made = url, made
         try:
             self._files, self._root = fsspec.core.url_to_fs(url)
@@ -47,16 +45,16 @@ class CubinStore:
         self.is_folder = isinstance(self._files, LocalFileSystem)
 
     def outcome(self, content_key: str) -> dict[str, Any] | None:
-        """Returns the outcome of a compilation, or None if the store lacks the outcome or its cubin."""
+        """Returns the outcome of a compilation, or None if it is not stored or its cubin is lost."""
         return self.outcomes((content_key,)).get(content_key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns the outcomes of compilations by key. Leaves out keys that were never compiled, and keys whose cubin
-        was deleted, so that these are compiled again. Reads all at once, which an object store does in parallel."""
+        """Returns the stored outcomes of compilations by key. Leaves out outcomes whose cubin is lost."""
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
         with self._raise_store_errors("read"):
+            # An object store reads all at once in parallel.
             read = self._files.cat(list(of), on_error="return")
             contents = {key: read[path] for path, key in of.items() if not isinstance(read[path], FileNotFoundError)}
             found = {key: json.loads(_raise_if_error(each)) for key, each in contents.items()}
@@ -64,15 +62,16 @@ class CubinStore:
         return {key: outcome for key, outcome in found.items() if key not in lost}
 
     def _list_lost(self, keys: Collection[str]) -> set[str]:
-        """Lists the keys without a cubin. Reads each cubin's first byte, which an object store can do in parallel."""
+        """Lists the keys whose cubin is missing."""
         paths = [self._path(key, "cubin") for key in keys]
         if not paths:
             return set()
+        # An object store reads the first bytes in parallel.
         read = self._files.cat_ranges(paths, 0, 1, on_error="return")
         return {key for key, each in zip(keys, read, strict=True) if isinstance(each, FileNotFoundError)}
 
     def put(self, key: str, outcome: Mapping[str, Any], cubin: bytes | None, bytecode: bytes | None = None) -> None:
-        """Writes cubin and bytecode, and last the outcome, so that the cubin of a stored outcome always exists."""
+        """Stores the outcome of a compilation. Its cubin is written first, so that each stored outcome has a cubin."""
         with self._raise_store_errors("written"):
             if bytecode is not None:
                 self._write(key, "tileirbc", bytecode)
@@ -89,7 +88,7 @@ class CubinStore:
         return content
 
     def bytecode(self, content_key: str) -> bytes | None:
-        """Returns the bytecode from which a cubin was made, or None if the bytecode was not kept."""
+        """Returns the bytecode of a cubin, or None if it was not kept."""
         with self._raise_store_errors("read"), suppress(FileNotFoundError):
             content: bytes = self._files.cat_file(self._path(content_key, "tileirbc"))
             return content
@@ -100,19 +99,19 @@ class CubinStore:
             self._write(code_key, "recorded", json.dumps(traced).encode())
 
     def find_traced(self, code_key: str) -> dict[str, Any] | None:
-        """Returns the traced launches of a config, or None if no machine traced the config."""
+        """Returns the traced launches of a config, or None if no machine traced it."""
         with self._raise_store_errors("read"), suppress(FileNotFoundError):
             found: dict[str, Any] = json.loads(self._files.cat_file(self._path(code_key, "recorded")))
             return found
         return None
 
     def require_access(self, *, writes: bool) -> None:
-        """Raises StoreError if the store cannot be read. If `writes`, also raises it if the store cannot be written.
-        Lists the bucket, because reading a key fails in the same way if the key or the whole bucket is missing."""
+        """Raises StoreError if the store cannot be read. With `writes`, tries to write too."""
         if writes:
             self.put(HEALTH_KEY, {}, None)
         self.outcome(HEALTH_KEY)
         with self._raise_store_errors("read"):
+            # The bucket is listed, because reading a key fails in the same way without the bucket.
             top = self._root if self.is_folder else self._root.strip("/").split("/")[0]
             if not self.is_folder or self._files.exists(top):  # the first compile worker makes a folder
                 self._files.ls(top, refresh=True)
@@ -123,11 +122,10 @@ class CubinStore:
         return f"{self._made if is_made else self._root}/{name}"
 
     def _write(self, key: str, kind: str, data: bytes) -> None:
-        """Writes a file completely or not at all, because two workers may write the same key, and a worker may be
-        killed meanwhile. An object store has only whole files. No folder is made in an object store, because s3fs would
-        then create a missing bucket."""
+        """Writes a file completely or not at all. Two workers may write the same file."""
         path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
+            # No folder is made here: s3fs would create a missing bucket.
             self._files.pipe_file(path, data)
             return
         self._files.makedirs(os.path.dirname(path), exist_ok=True)
@@ -145,18 +143,18 @@ class CubinStore:
 
 
 def require_room() -> None:
-    """Raises StoreError if the disk of temporary files is full, because a full disk could make a config fail."""
+    """Raises StoreError if the disk of temporary files is full. A full disk could make configs fail."""
     if shutil.disk_usage(tempfile.gettempdir()).free < ROOM_BYTES:
         raise StoreError(f"no space is left in {tempfile.gettempdir()}")
 
 
 def folder(path: Path) -> str:
-    """Returns the URL of the store in the folder `path`."""
+    """Returns the URL of the store in a folder."""
     return path.absolute().as_uri()
 
 
 def find_folder(url: str) -> str:
-    """Returns the path of the folder that is the store at `url`."""
+    """Returns the path of the folder in which a store lies."""
     return str(fsspec.core.url_to_fs(url)[1])
 
 

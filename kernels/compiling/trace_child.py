@@ -1,5 +1,4 @@
-"""Answers the requests of child role `trace`. Runs a library and returns the launches of a config, as JSON. This
-process may not write into the store. compile_child.py compiles the launches and runs no library."""
+"""Answers the requests of child role `trace`: runs a library and returns the launches of a config as JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +14,7 @@ from tilewatch.kernels.watching.tracer import TracingError
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns under "traced" the launches of a config, or the reason why it cannot be traced. Returns a message under
-    "error" if the library cannot be run, or under "package_missing" if host code lacks a package. The request "trace"
-    demands code that any machine can compile. The requests "trace" and "identify" add a hash of grids and arguments."""
+    """Returns the launches of a config under "traced", or a message under "error" or "package_missing"."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}

@@ -1,7 +1,4 @@
-"""Reads and checks the launches of a config that another process or machine traced: their bytecode and names.
-
-The launches are checked like untrusted input, because the process that wrote them (config_code.py) ran a library. That
-process does not import this module, because importing pydantic would be a quarter of its start time."""
+"""Checks the launches of a config that another process traced. A library could have forged them."""
 
 import base64
 from collections.abc import Mapping
@@ -49,11 +46,11 @@ _CODE: TypeAdapter[_Code] = TypeAdapter(_Code)
 
 
 class OtherCompiler(LibraryError):
-    """Raised if code was traced with a compiler other than this machine's. The message names both compilers."""
+    """Raised if code was traced with a compiler other than this machine's."""
 
 
 class BadTracedCode(LibraryError):
-    """Raised if traced code does not have the expected form. The message names the field."""
+    """Raised if traced code does not have the expected form."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,7 @@ class LaunchInput:
 
 @dataclass(frozen=True)
 class TracedCode:
-    """The launches of a config as another process traced them. `launch_sha256` is a hash of grids and arguments, or
-    None if the hash was not requested. `is_bundle` is False for a library file's kernel, which has a single cubin."""
+    """The launches of a config as another process traced them. `launch_sha256` is None if it was not requested."""
 
     launches: tuple[LaunchInput, ...]
     launch_sha256: str | None
@@ -77,7 +73,7 @@ class TracedCode:
 
 
 def read_traced(traced: Mapping[str, Any]) -> TracedCode:
-    """Checks and returns traced code. Raises BadTracedCode or OtherCompiler, or TracingError if tracing had failed."""
+    """Checks and returns traced code. Raises BadTracedCode, OtherCompiler, or TracingError if tracing had failed."""
     compiler = traced.get("compiler")
     if compiler != compiler_version():  # another version may write another form
         raise OtherCompiler(describe_other_compiler(compiler, compiler_version()))

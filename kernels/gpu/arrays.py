@@ -1,5 +1,4 @@
-"""Fills, encodes and decodes arrays on the GPU, also of types that CuPy lacks. The raw type, in which CuPy stores
-values, is uint8 for FP8 values and FP8 scales, and uint16 for bfloat16. Runs inside the GPU child."""
+"""Fills, encodes and decodes arrays on the GPU. FP8 and bfloat16 values have a raw type in CuPy: uint8 or uint16."""
 
 import contextlib
 import functools
@@ -54,8 +53,7 @@ Make = Callable[[Array], Any]
 
 
 def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
-    """Returns a new array as `array` describes it, filled with random values other than 0. The values are bytes for
-    uint8, powers of 2 if `array.fill` is "scale", and otherwise normally distributed like activations."""
+    """Returns a new array filled with random values other than 0."""
     made = make(array)
     out = made.reshape(-1)
     for at in range(0, out.size, CHUNK):
@@ -70,10 +68,10 @@ def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
 
 
 def _make_exponents(values: Any, dtype: str) -> Any:
-    """Returns exponents of random scales, made from normally distributed `values`. On Blackwell, exponents of float32
-    scales are whole numbers, because DeepGEMM reads only a scale's exponent there."""
+    """Returns exponents of random scales, made from normally distributed values."""
     if dtype == "float8_e8m0fnu":
         return values
+    # DeepGEMM reads only a scale's exponent there.
     if dtype == "float32" and int(cupy.cuda.Device().compute_capability) >= BLACKWELL:
         return cupy.rint(values)
     return SCALE_SPREAD * values
@@ -82,8 +80,7 @@ def _make_exponents(values: Any, dtype: str) -> Any:
 def make_input_sets(
     specs: Sequence[Array], given: Mapping[str, Any], seed: int, sets: int, make: Make = make_empty
 ) -> list[dict[str, Any]]:
-    """Returns `sets` sets of inputs, each a mapping from array name to array. The values of set i do not depend on how
-    many sets are made. Raises BadValues if given values do not fit their array."""
+    """Returns a list of input sets, each by array name. The values in a set do not depend on the number of sets."""
     generator = cupy.random.default_rng(seed)
     fitted = {spec.name: fit(spec, given[spec.name]) for spec in specs if spec.fill == "given"}
     return [
@@ -96,7 +93,7 @@ def make_input_sets(
 
 
 def fit(spec: Array, values: np.ndarray) -> np.ndarray:
-    """Converts the given values of an array to its raw type. Raises BadValues if shape or values do not fit."""
+    """Converts given values to the raw type of their array. Raises BadValues if they do not fit."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
     with np.errstate(invalid="ignore"):
@@ -119,8 +116,7 @@ def make_poisoned(array: Array, make: Make = make_empty) -> Any:
 
 
 def list_launch_values(arguments: Iterable[Array | Scalar], find: Callable[[Array], Any]) -> tuple[Any, ...]:
-    """Returns the values that a launch passes to a kernel by cuTile's calling convention 1. An array passes its
-    pointer, shape and strides (int32), a scalar its value, a constant nothing. `find` returns the array on the GPU."""
+    """Returns the values that a launch passes to a kernel, by cuTile's calling convention 1."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Scalar):
@@ -142,14 +138,14 @@ def differ(values: Any, others: Any) -> bool:
 
 
 def differ_from(values: Any, number: int) -> bool:
-    """Returns whether any element of an array of whole numbers differs from `number` in any bit."""
+    """Returns whether any element of an array of whole numbers differs from a number."""
     bits = np.dtype(f"uint{8 * values.itemsize}").type
     difference = _make_difference(bits.__name__)
     return bool(_find_largest(lambda rows, axis: difference(rows, bits(number), axis=axis), values.view(bits)))
 
 
 def encode(values: Any, dtype: str) -> Any:
-    """Rounds float32 values to the nearest values of type `dtype`, and returns them in that type's raw type."""
+    """Rounds float32 values to a type, and returns them in its raw type."""
     if dtype == "float8_e4m3fn":
         codes, middles = _sort_e4m3_codes()
         return codes[cupy.searchsorted(middles, values)]
@@ -162,7 +158,7 @@ def encode(values: Any, dtype: str) -> Any:
 
 
 def decode(raw: Any, dtype: str) -> Any:
-    """Converts raw values to float32 without rounding. Returns int32 values unchanged."""
+    """Converts raw values to float32. Returns int32 values unchanged."""
     if dtype == "int32":
         return raw
     if dtype == "float8_e4m3fn":
@@ -180,8 +176,8 @@ def _find_largest(kernel: Any, *arrays: Any) -> float:
 
 
 def list_rows(*arrays: Any) -> Iterator[list[Any]]:
-    """Yields equally shaped arrays as matrices with rows of ROW elements, then the remaining elements as one shorter
-    row. CuPy reduces a row in one thread block, so one row of 4096 x 7168 elements took 25 ms (H200, 2026-11)."""
+    """Yields arrays of equal shape as matrices with rows of ROW elements, then the remaining elements."""
+    # CuPy reduces a row in one thread block: one row of 4096 x 7168 took 25 ms (H200, 2026-11).
     flat = [each.reshape(-1) for each in arrays]
     whole = flat[0].size - flat[0].size % ROW
     if whole:
@@ -191,7 +187,7 @@ def list_rows(*arrays: Any) -> Iterator[list[Any]]:
 
 
 def e4m3_values() -> Any:
-    """Returns the values of the 256 FP8 e4m3fn codes as float32 (OCP 8-bit floating point, 1.0, section 5)."""
+    """Returns the float32 values of the 256 FP8 e4m3fn codes."""
     code = np.arange(256)
     sign = np.where(code & 0x80, -1.0, 1.0)
     exponent, fraction = (code >> 3) & 0xF, code & 7
@@ -201,20 +197,19 @@ def e4m3_values() -> Any:
 
 @functools.cache
 def _sort_e4m3_codes() -> tuple[Any, Any]:
-    """Returns the FP8 codes sorted by value, and the midpoints between neighbouring values. Leaves out 0, because
-    inputs of 0 would hide elements that a kernel never reads."""
+    """Returns the FP8 codes sorted by value, and the midpoints between their values."""
     values = e4m3_values()
     codes = np.argsort(values, kind="stable")
-    codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)
+    codes = codes[np.isfinite(values[codes]) & (values[codes] != 0)].astype(np.uint8)  # 0 hides unread elements
     ordered = values[codes]
     return cupy.asarray(codes), cupy.asarray((ordered[1:] + ordered[:-1]) / 2)
 
 
 @contextlib.contextmanager
 def without_cub() -> Iterator[None]:
-    """Makes CuPy use its own reduction kernels inside the context. Each takes 0.2 s to compile, a kernel of CUB 4 s
-    (H100, 2026-11-26). CUB has a kernel per type and power of two of the row length: one problem waited 13 s."""
+    """Makes CuPy use its own reduction kernels inside the context."""
     before = cupy._core.get_reduction_accelerators()
+    # They compile in 0.2 s, kernels of CUB in 4 s (H100, 2026-11-26).
     cupy._core.set_reduction_accelerators([])
     try:
         yield

@@ -1,5 +1,4 @@
-"""Describes one launch of a stored cubin as data, for the process under a profiler (kernels/gpu/profiled_launches.py).
-The profiled process cannot be sandboxed, so it must not run library files, which are other people's code."""
+"""Describes one launch of a stored cubin as data, for a profiled process that may not run library files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +15,13 @@ differ by 2 to 7 % between single launches, because the order of thread blocks d
 
 @dataclass(frozen=True)
 class DescribedLaunch:
-    """Describes a launch so that another process can repeat it. `given` holds the values of the arrays that are not
-    random, by array name, as kernels/problems/given_values.py encodes them."""
+    """One launch as data, so that another process can repeat it."""
 
     content_key: str
     symbol: str
     grid: tuple[int, int, int]
     arguments: tuple[Array | Scalar, ...]
-    given: Mapping[str, Any]
+    given: Mapping[str, Any]  # values of arrays that are not random, by name
 
 
 def read_launch(described: Mapping[str, Any]) -> DescribedLaunch:

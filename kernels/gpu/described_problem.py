@@ -1,5 +1,4 @@
-"""Describes one problem of a library file's kernel as plain values. The process that runs the library writes the
-description, kernels/measuring/description_schema.py validates it, and the measuring process needs only it."""
+"""Describes one problem of a library file's kernel as plain values, for the process that measures it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from tilewatch.kernels.problems.given_values import encode_given
 
 @dataclass(frozen=True)
 class ConfigLaunch:
-    """Describes a launch of a config. `arguments` are in the kernel's order, without constants; arrays are names."""
+    """One launch of a config. Arrays are given by their names; constants are left out."""
 
     grid: tuple[int, int, int]
     arguments: tuple[str | Scalar, ...]
@@ -23,14 +22,12 @@ class ConfigLaunch:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """Describes a problem and its launches so that another process can repeat them. `given` maps the inputs that are
-    not random to their values, as `encode_given` writes them. `launches` maps each config's key to the config's launch,
-    or to a sentence that says why it cannot be launched. The other fields are described in contract.Kernel."""
+    """A problem and its launches as plain values. `launches` has a sentence for a config that cannot be launched."""
 
     kernel: str
     sizes: Mapping[str, int]
     arrays: tuple[Array, ...]
-    given: Mapping[str, Any]
+    given: Mapping[str, Any]  # values of inputs that are not random, as encode_given writes them
     tolerance: float
     flops: int
     bytes: int
@@ -42,7 +39,7 @@ class DescribedProblem:
 
     @property
     def element_bytes(self) -> int:
-        """Returns the bytes per element of the first input, from which a tile's memory is estimated."""
+        """Returns the bytes per element of the first input."""
         return dtype_bytes(self.inputs[0].dtype)
 
     @property
@@ -50,18 +47,18 @@ class DescribedProblem:
         return sorted({each.dtype for each in self.inputs})
 
     def find_launch(self, config: Config) -> ConfigLaunch | str:
-        """Returns the launch of a config, or a sentence that says why it cannot be launched."""
+        """Returns the launch of a config, or why it cannot be launched."""
         known = self.launches.get(config_key(config))
         return known or f"kernel {self.kernel} has no config {config_key(config)} in its search space"
 
     def list_arguments(self, launch: ConfigLaunch) -> tuple[Array | Scalar, ...]:
-        """Returns the arguments of a launch, with each array's name replaced by the array's description."""
+        """Returns the arguments of a launch, with arrays in place of their names."""
         arrays = {each.name: each for each in self.arrays}
         return tuple(arrays[each] if isinstance(each, str) else each for each in launch.arguments)
 
 
 def describe_problem(kernel: Kernel, problem: Problem, configs: Iterable[Config], sm_count: int) -> dict[str, Any]:
-    """Returns the description of a problem, ready for JSON. Raises LibraryError if given values do not fit."""
+    """Returns the description of a problem for JSON. Raises LibraryError if given values do not fit."""
     return {
         "kernel": kernel.name,
         "sizes": dict(problem.sizes),
@@ -84,7 +81,7 @@ def _describe_launch(kernel: Kernel, problem: Problem, config: Config, sm_count:
 
 
 def read_problem(description: Mapping[str, Any]) -> DescribedProblem:
-    """Builds a DescribedProblem from the JSON that `describe_problem` returned."""
+    """Builds the description of a problem from its JSON form."""
     arrays = tuple(Array(**{**each, "shape": tuple(each["shape"])}) for each in description["arrays"])
     launches = {key: _read_launch(each) for key, each in description["launches"].items()}
     return DescribedProblem(**{**description, "arrays": arrays, "launches": launches})

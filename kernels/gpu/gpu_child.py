@@ -1,5 +1,4 @@
-"""Answers requests of child role `gpu`: prepares a problem, checks and times configs, and runs paired rounds. The
-parent process (kernels/measuring/sweep.py) decides which config is tried next, and survives a crash of this process."""
+"""Answers requests of child role `gpu`: prepares a problem, checks and times configs, and runs paired rounds."""
 
 import gc
 import math
@@ -98,7 +97,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | None) -> Mapping[str, Any]:
-    """Prepares a new problem with `make` in place of the old one. Returns facts about the new problem and the GPU."""
+    """Prepares a new problem in place of the old one. Returns facts about the problem and the GPU."""
     global _prepared, _series
     _free_prepared()  # before the arrays of the new problem are made
     _series += 1
@@ -109,7 +108,8 @@ def begin(make: Callable[[str, timing.Timer], Prepared], wanted_timer: str | Non
 
 
 def _is_fit() -> bool:
-    """Returns whether this process may measure another series. Launches no kernel, because the GPU may be in use."""
+    """Returns whether this process may measure another problem."""
+    # No kernel is launched, because another process may measure now.
     return not _has_failed and _series < MOST_SERIES and not _is_context_dead(may_launch=False)
 
 
@@ -155,7 +155,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Adds the references, which completes the problem's preparation. Returns facts about the problem and the GPU."""
+    """Adds the right results to a prepared problem. Returns facts about the problem and the GPU."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))
@@ -165,9 +165,7 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads a config and checks its output on one set of inputs, then times it and compares a timed launch's output on
-    another set. Returns the status, with samples in microseconds or a failure. A failure with `is_final` stands. For
-    other failures of a watched operator, the operator's own process may try the config again (GpuProcesses.ask)."""
+    """Checks and times a config. Returns its status, with samples in microseconds or a failure."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
@@ -207,20 +205,19 @@ def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _load(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Loads a config that was checked before this process started."""
+    """Loads a config that an earlier process has checked."""
     config: Any = prepared.load(request)
     prepared.keep(request["id"], config)
     return {}
 
 
 def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns further samples, in microseconds, of checked configs, timed in rounds of random order."""
+    """Returns further samples of checked configs, in microseconds."""
     return {"samples_us": _take_samples(prepared, request["ids"], request["samples"])}
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares baselines, checks them against the references, and returns details of each. With `only_launched`, skips
-    the check and tolerates failures, because a baseline fails until its kernels are compiled."""
+    """Prepares and checks baselines, and returns details of each. With `only_launched`, they are not checked."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
@@ -256,9 +253,9 @@ def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mappin
 
 
 def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) -> ResultError:
-    """Returns the error of a baseline on the sets of inputs that have a reference. Builds the baseline again for each
-    further set, because a baseline is bound to one set."""
+    """Returns the error of a baseline's results on several sets of inputs."""
     error = prepared.verify_baseline(baseline, 0, BASELINE_SLACK)
+    # A baseline is bound to one set of inputs.
     for turn in prepared.checked_sets[1:]:
         if error.failure is None:
             with StdoutCapture():  # it prints its choice once more
@@ -267,8 +264,7 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
 
 
 def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the microseconds of configs and baselines in paired rounds, and GPU telemetry from before and after. With
-    `as_graph`, launches each config as one CUDA graph. If this fails, returns only the reason, under "no_graph"."""
+    """Returns the microseconds of configs and baselines in paired rounds, and GPU telemetry."""
     before = prepared.telemetry.read("before rounds")
     try:
         entries = [prepared.entry(identity, as_graph=request.get("as_graph", False)) for identity in request["ids"]]
@@ -296,7 +292,7 @@ def _run_canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _look(_: Prepared, __: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns an empty answer, to which `answer` adds the other processes that use the GPU."""
+    """Returns an empty answer, to which `answer` adds other processes on the GPU."""
     return {}
 
 
@@ -321,8 +317,7 @@ beside such a process are discarded (kernels/measuring/other_processes.py)."""
 def _take_samples(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
-    """Returns the microseconds of kept configs. Compares some results on the input sets `sets`, by default on all sets
-    that have a reference. Raises WrongWhenTimed if a result is wrong, or if a launch changed an input or a guard."""
+    """Returns the microseconds of kept configs. Raises WrongWhenTimed if a result is wrong."""
     entries = [prepared.entry(identity) for identity in ids]
     timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
     _refuse_changed_input(prepared)
@@ -371,7 +366,7 @@ def _make_failure(status: str, failure: Exception) -> dict[str, Any]:
 
 
 def _is_context_dead(*, may_launch: bool = True) -> bool:
-    """Returns whether a fault makes every further CUDA call fail. If so, the parent replaces this process."""
+    """Returns whether a fault makes every further CUDA call fail."""
     try:
         cupy.cuda.runtime.deviceSynchronize()
         if may_launch:
@@ -382,8 +377,8 @@ def _is_context_dead(*, may_launch: bool = True) -> bool:
 
 
 def _read_uuid() -> str:
-    """Returns the GPU's UUID. CuPy 14.2 cuts a UUID off at its first zero byte, and one UUID in 17 has a zero byte.
-    Such a UUID is read from CUDA_VISIBLE_DEVICES, in which the parent names the GPU (H200, 2026-11-23)."""
+    """Returns the GPU's UUID."""
+    # CuPy 14.2 cuts a UUID off at its first zero byte, and one in 17 has such a byte (H200, 2026-11-23).
     raw = bytes(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["uuid"])[:UUID_BYTES]
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if len(raw) < UUID_BYTES and named.removeprefix("GPU-").replace("-", "").startswith(f"{raw.hex()}00"):

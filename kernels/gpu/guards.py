@@ -1,9 +1,4 @@
-"""Places each array of a problem between two guards, which are regions of random bytes, and finds guards that launches
-changed.
-
-A kernel that writes outside of its arrays (`ct.scatter` with `check_bounds=False`) changes a guard, except if it writes
-beyond the guard or writes the bytes that are there already. Runs inside the GPU child.
-"""
+"""Places each array between two guards of random bytes. A kernel that writes outside of its arrays changes a guard."""
 
 import functools
 import math
@@ -62,7 +57,7 @@ bytes are computed from their address and a seed of this run, so no copy of them
 
 @dataclass(frozen=True)
 class _Guard:
-    """A region in front of or behind an array, into which no kernel may write. `array` is the array's name."""
+    """A region before or after an array, into which no kernel may write."""
 
     address: int
     nbytes: int
@@ -70,7 +65,7 @@ class _Guard:
     is_behind: bool
 
     def describe(self, count: int, first: int) -> str:
-        """Returns a phrase on how many bytes changed and where. `first` is the offset of the first changed byte."""
+        """Returns a phrase that says how many bytes changed, and where."""
         bytes_ = f"{count:,} byte{'s' if count > 1 else ''}"
         if self.is_behind:
             return f"{bytes_} behind {self.array}, the first one {first:,} after its end"
@@ -78,7 +73,7 @@ class _Guard:
 
 
 class Guards:
-    """Makes the arrays of one problem between guards, and holds their memory."""
+    """The guarded arrays of one problem, and their memory."""
 
     def __init__(self) -> None:
         self._seed = int.from_bytes(os.urandom(8), "little")
@@ -87,7 +82,7 @@ class Guards:
         self._places = self._counts = self._firsts = cupy.empty(0, dtype=cupy.uint32)
 
     def make_empty(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Returns an uninitialized array `name` between two new guards. Call `restore` before the first launch."""
+        """Returns an uninitialized array between two new guards. Call `restore` before the first launch."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         guard_bytes = min(MOST_GUARD, max(LEAST_GUARD, -(-nbytes // GUARD_SHARE // ALIGNMENT) * ALIGNMENT))
         alignment = LARGE_ALIGNMENT if nbytes > LARGE_BYTES else ALIGNMENT
@@ -103,8 +98,7 @@ class Guards:
         return block[start:end].view(dtype).reshape(shape)
 
     def restore(self) -> str | None:
-        """Writes the random bytes into all guards again. Returns a description of the guard with the most changed
-        bytes, or None if all guards were intact."""
+        """Restores all guards. Returns a description of the most changed guard, or None if all were intact."""
         if not self._guards:
             return None
         if self._counts.size != len(self._guards):

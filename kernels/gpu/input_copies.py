@@ -1,4 +1,4 @@
-"""Restores arrays from copies of their content, and finds which arrays launches changed. Runs inside the GPU child."""
+"""Finds the arrays that launches changed, and restores them from copies."""
 
 import functools
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ not once for each."""
 
 
 class InputCopies:
-    """Holds contiguous arrays and a copy of each, of equal size. No method but `restore` writes to the arrays."""
+    """Arrays and a copy of each."""
 
     def __init__(self, arrays: Sequence[Any], copies: Sequence[Any]) -> None:
         self._held = (tuple(arrays), tuple(copies))
@@ -46,7 +46,7 @@ class InputCopies:
         self._changed = cupy.empty(len(places), dtype=cupy.uint32)
 
     def restore(self) -> list[int]:
-        """Restores the arrays that differ from their copies in any bit. Returns the positions of these arrays."""
+        """Restores the arrays that differ from their copies, and returns their positions."""
         if not self._changed.size:
             return []
         self._changed.data.memset_async(0, self._changed.nbytes)

@@ -1,10 +1,7 @@
-"""Answers the requests of child role `library`. This process runs a library on the GPU, beside the measuring process
-(kernels/gpu/gpu_child.py).
+"""Answers the requests of child role `library`, which runs a library beside the measuring process.
 
-It describes a problem of a library file's kernel, or the launches of a watched operator's host code, and computes the
-references. It ends before the first timed launch, except if repeating an operator's launches would not do all work of
-its host code. This process then measures the operator itself.
-"""
+This process describes the launches and computes the right results. It ends before the first timed launch, unless an
+operator can only be measured by running its host code."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -48,9 +45,8 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _import(library: Path) -> Mapping[str, Any]:
-    """Imports the library, and makes a CUDA context, a random generator and a cuBLAS handle, before this process gets
-    the GPU to itself. Done later, this would take 0.5 s of each series' turn on the GPU (H100, 2026-11-28). CuPy
-    imports 200 modules for a process's first kernel, in 0.18 s under a profiler (H200, 2026-11-29)."""
+    """Imports the library and creates the CUDA context before this process gets the GPU to itself."""
+    # Done later, this would take 0.5 s of GPU time (H100, 2026-11-28).
     load(library)
     values = cupy.random.default_rng(0).standard_normal((16, 16), dtype=cupy.float32)
     arrays.encode(values @ values, "bfloat16")
@@ -59,7 +55,7 @@ def _import(library: Path) -> Mapping[str, Any]:
 
 
 def _describe(found: LibraryKernel | LibraryOperator, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describes a problem with launches of the request's configs or of the short list. Returns None for an operator."""
+    """Describes a problem and its launches. Returns None for a watched operator."""
     if isinstance(found, LibraryOperator):
         return None
     kernel = found.kernel
@@ -76,7 +72,7 @@ _described: OperatorDescription | None = None
 
 
 def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the description of a watched operator, or the reason why this process must measure it."""
+    """Returns the description of a watched operator, or why this process must measure it."""
 
     found = _find_operator(request)
 
@@ -89,7 +85,7 @@ def _describe_operator(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _hand_over(seed: int) -> Mapping[str, Any]:
-    """Returns handles of the last operator's inputs and references, or the reason why this process must measure it."""
+    """Returns handles of an operator's inputs and right results, or why this process must measure it."""
     global _described
     assert _described is not None, "describe operator comes first"
     described, _described = _described, None
@@ -112,8 +108,8 @@ def _answer_with_operator(make: Callable[[], dict[str, Any]]) -> Mapping[str, An
 
 
 def _compute_references(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns handles of the references on the first sets of inputs, which the measuring process makes from the same
-    seed. First frees the previous problem's memory, because the measuring process holds inputs at the same time."""
+    """Returns handles of the right results on the first sets of inputs."""
+    # The measuring process holds inputs at the same time.
     shared_arrays.free()
     cupy.get_default_memory_pool().free_all_blocks()
     found = _find(request)

@@ -1,5 +1,4 @@
-"""Finds the versions of NVIDIA libraries that this process has loaded. CuPy and PyTorch may each bring a copy of the
-same library. Both use the copy loaded first, so PyTorch may run on CuPy's version. Runs inside the GPU child."""
+"""Finds the versions of NVIDIA libraries that this process has loaded."""
 
 import ctypes
 from collections.abc import Callable, Mapping
@@ -15,15 +14,14 @@ MAPS = Path("/proc/self/maps")
 
 
 def read_loaded_versions(package: str) -> tuple[str, ...]:
-    """Returns the versions, such as "13.1.0", of a package's loaded copies; () if the package is not in VERSION_OF."""
+    """Returns the loaded versions of a package, such as "13.1.0"."""
     if package not in VERSION_OF:
         return ()
     return list_versions(package, MAPS.read_text(), _call)
 
 
 def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> tuple[str, ...]:
-    """Returns the versions of a package's copies that `maps`, the text of /proc/self/maps, lists. `call` takes a
-    library's file and a function's name, and returns the function's result."""
+    """Returns a package's versions in the text of /proc/self/maps. `call` calls a function of a library file."""
     start, function = VERSION_OF[package]
     lines = (line.split(maxsplit=5) for line in maps.splitlines())
     files = dict.fromkeys(line[5] for line in lines if len(line) == 6 and Path(line[5]).name.startswith(start))
@@ -31,7 +29,7 @@ def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> t
 
 
 def name_version(number: int) -> str:
-    """Formats a version number of cublasLt.h or cudnn_version.h: 130100 becomes "13.1.0"."""
+    """Formats a version number of NVIDIA's headers: 130100 becomes "13.1.0"."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 

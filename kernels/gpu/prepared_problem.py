@@ -1,5 +1,4 @@
-"""Prepares one problem of a library file's kernel on the GPU, and launches and checks its configs. Runs inside the GPU
-child, and runs no library. Another process describes the problem and computes the references (library_child.py)."""
+"""Prepares one problem of a library file's kernel on the GPU, and launches and checks its configs. Runs no library."""
 
 import random
 import tempfile
@@ -41,16 +40,10 @@ class LoadedConfig:
 
 @dataclass
 class PreparedProblem:
-    """Holds one problem with its inputs, its references, and the configs and baselines loaded so far.
-
-    `described` is the problem as the library under test describes it. In a replay, `sides` maps each library folder to
-    that library's description, or to None if it lacks the kernel. `guards` lie around `inputs` and `outputs`.
-    `expected` holds the references of the first input sets by output name, and `copies` copies of these input sets.
-    `written_bytes` are the bytes of compared elements. `modules` is the folder from which cubins are loaded.
-    """
+    """One problem with its inputs, its right results, and the configs and baselines loaded so far."""
 
     described: DescribedProblem
-    sides: Mapping[str, DescribedProblem | None]
+    sides: Mapping[str, DescribedProblem | None]  # by library; None without the kernel
     store: CubinStore
     timer: timing.Timer
     telemetry: Telemetry
@@ -68,7 +61,7 @@ class PreparedProblem:
     )
 
     def expect(self, references: Sequence[Mapping[str, Reference]]) -> None:
-        """Completes the preparation with the references that `take_references` returned."""
+        """Adds the right results, which completes the preparation."""
         self.expected = tuple(references)
         self.written_bytes = sum(
             self.outputs[each].itemsize * value.numbers for each, value in self.expected[0].items()
@@ -85,7 +78,7 @@ class PreparedProblem:
         return self.outputs[array.name] if array.written else self.inputs[turn][array.name]
 
     def reset_outputs(self, turn: int) -> None:
-        """Fills outputs with NaN. Outputs that are also inputs get their values of input set `turn` instead."""
+        """Fills outputs with NaN. Outputs that are also inputs get their input values."""
         for name, output in self.outputs.items():
             if name in self.inputs[turn]:
                 output[...] = self.inputs[turn][name]
@@ -93,7 +86,7 @@ class PreparedProblem:
                 arrays.poison(output)
 
     def error(self, turn: int, slack: float = 1.0) -> ResultError:
-        """Returns the error of the outputs after a launch on input set `turn`. `slack` multiplies the tolerance."""
+        """Returns the error of the outputs after a launch. `slack` multiplies the tolerance."""
         return self._judge(self.outputs, turn, slack)
 
     def _judge(self, outputs: Mapping[str, Any], turn: int, slack: float = 1.0) -> ResultError:
@@ -104,7 +97,7 @@ class PreparedProblem:
         )
 
     def restore_inputs(self) -> str | None:
-        """Restores input sets that have a reference. Returns the name of a changed input, or None without a change."""
+        """Restores changed inputs. Returns the name of a changed input, or None."""
         names = list(self.inputs[0])
         return next((names[each % len(names)] for each in self.copies.restore()), None)
 
@@ -133,8 +126,7 @@ class PreparedProblem:
         return range(min(CHECKED_SETS, len(self.inputs)))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why a config cannot be launched on the prepared arrays, or None if it can. In a replay, the request
-        names the library that describes the launch."""
+        """Returns why a config cannot be launched on the prepared arrays, or None if it can."""
         side = self._find_side(request)
         if side is None:
             return f"the library of that commit has no kernel {self.described.kernel}"
@@ -144,7 +136,7 @@ class PreparedProblem:
         return launch if isinstance(launch, str) else None
 
     def load(self, request: Mapping[str, Any]) -> LoadedConfig:
-        """Returns a config with its cubin loaded, so that it can be launched."""
+        """Returns a config that is ready to launch."""
         # One path per cubin: CuPy's RawModule remembers modules by path.
         path = Path(self.modules.name) / f"{request['content_key']}.cubin"
         if not path.exists():
@@ -154,7 +146,7 @@ class PreparedProblem:
         return LoadedConfig(launch, function, given)
 
     def _find_launch(self, request: Mapping[str, Any]) -> tuple[ConfigLaunch, tuple[Array | Scalar, ...]]:
-        """Returns the launch and the arguments of a config for which `find_misfit` returned None."""
+        """Returns the launch and the arguments of a config that fits."""
         side = self._find_side(request)
         assert side is not None
         launch = side.find_launch(request["config"])
@@ -166,7 +158,7 @@ class PreparedProblem:
         return self.described if library is None else self.sides[library]
 
     def verify(self, config: LoadedConfig, turn: int) -> tuple[float, ResultError]:
-        """Launches a config once on input set `turn`, and returns the launch's microseconds and error."""
+        """Launches a config once on an input set. Returns the microseconds and the error."""
         self.reset_outputs(turn)
         (checked_us,) = self.timer.time([lambda: self.launch(config, turn)], [self.kernel_names])
         return checked_us, self.error(turn)
@@ -183,12 +175,12 @@ class PreparedProblem:
         return {}
 
     def describe(self, request: Mapping[str, Any]) -> DescribedLaunch:
-        """Describes the launch of a config for the process under a profiler."""
+        """Describes the launch of a config for a profiler."""
         launch, given = self._find_launch(request)
         return DescribedLaunch(request["content_key"], request["symbol"], launch.grid, given, self.described.given)
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Returns the launch of a baseline on input set `turn`. Raises BaselineMissing if it cannot be built."""
+        """Returns the launch of a baseline. Raises BaselineMissing if it cannot be built."""
         call = Call(
             self.described.kernel,
             {name: array for name, array in self.inputs[turn].items() if name not in self.outputs},
@@ -200,7 +192,7 @@ class PreparedProblem:
         return makers.build(name, call)
 
     def verify_baseline(self, baseline: BaselineLaunch, turn: int, slack: float) -> ResultError:
-        """Launches a baseline on reset outputs. Returns its error. Raises BaselineMissing if it changes a guard."""
+        """Launches a baseline and returns its error. Raises BaselineMissing if it writes outside of its arrays."""
         self.reset_outputs(turn)
         baseline.launch()
         if baseline.settle is not None:
@@ -222,7 +214,7 @@ class PreparedProblem:
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedProblem:
-    """Returns a described problem with inputs and outputs on the GPU. The problem's references are added later."""
+    """Returns a described problem with arrays on the GPU. The right results are added later."""
     sides = {library: each and read_problem(each) for library, each in request["problems"].items()}
     described = sides[request["library"]]
     assert described is not None
@@ -262,8 +254,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def take_references(described: DescribedProblem, shared: Sequence[Mapping[str, Any]]) -> list[dict[str, Reference]]:
-    """Returns copies of the references by output name, for each input set that has a reference. The library's process
-    shares them. Raises LibraryError if an output is missing, has another shape, or is NaN everywhere."""
+    """Copies the right results of each compared input set. Raises LibraryError if an output is invalid."""
     wanted = min(CHECKED_SETS, count_sets(described.inputs))
     if len(shared) != wanted:
         raise LibraryError(
@@ -292,7 +283,7 @@ def _take_reference(described: DescribedProblem, shared: Mapping[str, Any]) -> d
 
 
 def count_sets(inputs: Sequence[Array]) -> int:
-    """Returns the number of sets of these inputs over which timed rounds rotate on this GPU."""
+    """Returns the number of input sets that timed launches use in turn on this GPU."""
     device = cupy.cuda.Device()
     return count_input_sets(
         sum(map(_count_bytes, inputs)),

@@ -1,9 +1,6 @@
 """Launches stored cubins under Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
 
-The process waits for FILE, which names a store and describes the launches. Hardware counters cover only kernels that
-run between the profiler's start and stop, so making the inputs is not counted. Nothing is timed or checked here. This
-process is not sandboxed, because Nsight Compute talks to it through a socket. Therefore it reads no library file.
-"""
+FILE describes the launches, because this process is not sandboxed and may not read a library."""
 
 import base64
 import json
@@ -52,8 +49,7 @@ def _load(cubin: bytes, symbol: str, place: Path) -> Any:
 
 
 def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> None:
-    """Launches all kernels of a run TIMES times. Restores the run's memory each time, because launches may write
-    lengths and indices that later launches read."""
+    """Launches all kernels of a run several times, each time from the same memory."""
     memory = [_make_memory(each) for each in described.memory]
     before = [each.copy() for each in memory]
     launches = [
@@ -61,6 +57,7 @@ def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> N
         for each in described.launches
     ]
     for _ in range(TIMES):
+        # Launches may write lengths and indices that later launches read.
         for own, first in zip(memory, before, strict=True):
             own[...] = first
         cupy.cuda.runtime.deviceSynchronize()
@@ -72,7 +69,7 @@ def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> N
 
 
 def _make_memory(content: FirstContent) -> Any:
-    """Returns an allocation with its first content, as an array of bytes."""
+    """Returns an allocation with its first content, as bytes."""
     if content.values is not None:
         return cupy.asarray(np.frombuffer(base64.b64decode(content.values), dtype=np.uint8))
     if content.dtype is None:
@@ -103,7 +100,7 @@ def _make(array: Array, described: DescribedLaunch) -> Any:
 
 
 def _wait_for(file: Path) -> Any:
-    """Waits for a file and returns its content. Ends this process if the profiler that started it has ended."""
+    """Waits for a file and returns its content. Ends this process if the profiler has ended."""
     profiler = os.getppid()
     while not file.exists():
         if os.getppid() != profiler:

@@ -1,5 +1,4 @@
-"""Copies the references of several problems out of the library's process before the first problem is prepared. One
-library process then serves all these problems, and has ended before any problem is timed."""
+"""Copies the right results of several problems out of the library's process, so that it can end before any timing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,8 +18,7 @@ _taken: dict[int, Sequence[Mapping[str, Reference]]] = {}
 
 
 def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Copies the references of a planned problem. In the answer, `has_room` says whether the next problem's references
-    fit into memory, and `refused` why this problem's references were refused (None if they were not)."""
+    """Copies the right results of a planned problem, and returns whether more fit into memory."""
     try:
         _taken[request["place"]] = take_references(read_problem(request["problem"]), request["outputs"])
     except LibraryError as error:
@@ -32,5 +30,5 @@ def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def use(place: int) -> Sequence[Mapping[str, Reference]]:
-    """Returns the references of the problem at position `place` in the plan, and removes them from this module."""
+    """Returns the right results of a planned problem, and removes them here."""
     return _taken.pop(place)

@@ -1,17 +1,11 @@
 """Measures how far a result is from its reference, and decides whether the result is accepted.
 
-Results of library files, watched operators and baselines are all judged here. Floating-point results must pass two
-measures; whole numbers and booleans are compared exactly, in their own type. Runs inside the GPU child.
-
-The first measure is the largest |result - reference| as a share of the reference's largest finite magnitude. One large
-element hides the errors of all other elements from this measure. The second measure therefore bounds each element's
-error. It is the mean of min(1, |result - reference| / (|reference| + typical)) over each stretch of 4,096 neighbours,
-and the worst stretch counts. `typical` is the median magnitude of the elements that are not 0. This is the test of
-numpy.isclose, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol. `typical` is a median because half of
-all elements must change before a median does (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4). An element
-counts at most 1 / 4096 of its stretch, so it cannot hide another element's error. An element near 0 is compared with
-`typical`, because a sum that cancels to almost 0 may be noise.
-"""
+Whole numbers and booleans are compared exactly. Floating-point results must pass two measures. The first measure is the
+largest |result - reference| as a share of the reference's largest finite magnitude. One large element can hide the
+errors of all others in it. The second measure is the mean of min(1, |result - reference| / (|reference| + typical))
+over 4,096 neighbours, and the worst mean counts. `typical` is the median magnitude of the elements that are not 0. This
+is numpy.isclose's test, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol. A median is robust: half of
+all elements must change before it changes (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4)."""
 
 import functools
 import math
@@ -54,14 +48,12 @@ FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 
 @dataclass(frozen=True)
 class Reference:
-    """Holds the values that a result must have. `values` are on the GPU, in float32, float64 or int64. Where a value is
-    NaN, any result is accepted. `scale` is the largest finite magnitude, `typical` the median magnitude without zeros;
-    both are 0 for int64, or if all values are 0. `counts` has the number of values per stretch that are not NaN."""
+    """The values that a result must have, on the GPU. NaN accepts any result."""
 
     values: Any
-    scale: float
-    typical: float
-    counts: Any
+    scale: float  # largest finite magnitude; 0 for int64
+    typical: float  # median magnitude without zeros; 0 for int64
+    counts: Any  # values per row that are not NaN
 
     @classmethod
     def of(cls, values: Any) -> Self:
@@ -79,20 +71,18 @@ class Reference:
 
 @dataclass(frozen=True)
 class Result:
-    """Holds one result of a launch on the GPU, in the raw type of `dtype`. Error messages call it `name`. `tolerance`
-    is the largest accepted error, and is unused for whole numbers."""
+    """One result of a launch, on the GPU in the raw type of `dtype`."""
 
     name: str
     values: Any
     dtype: str
     reference: Reference
-    tolerance: float
+    tolerance: float  # largest accepted error; unused for whole numbers
 
 
 @dataclass(frozen=True)
 class ResultError:
-    """Holds the two measures of a launch's worst result. If whole numbers differ, `largest` is infinity and `mean` the
-    share of wrong elements in the worst stretch. `failure` says why the result is refused, or is None."""
+    """The two measures of a launch's worst result. `failure` says why it is refused, or is None."""
 
     largest: float
     mean: float
@@ -103,7 +93,7 @@ NO_ERROR = ResultError(0.0, 0.0)
 
 
 def find_tolerance(dtype: str) -> float:
-    """Returns the tolerance of the first measure for results of a type."""
+    """Returns the largest accepted error for results of a type."""
     return TOLERANCES.get(dtype, LEAST_EXACT)
 
 
@@ -196,7 +186,7 @@ def _decode(values: Any, dtype: str) -> Any:
 
 
 def _decode_on_host(values: Any, dtype: str) -> Any:
-    """Converts raw values to numbers on the host, as arrays.decode does on the GPU."""
+    """Converts raw values to numbers on the host."""
     if dtype == "float8_e4m3fn":
         return arrays.e4m3_values()[values]
     if dtype == "float8_e8m0fnu":
@@ -207,7 +197,7 @@ def _decode_on_host(values: Any, dtype: str) -> Any:
 
 
 def _find_typical(values: Any) -> float:
-    """Returns the median magnitude in a sample of the values, without zeros and infinities; 0 if none are left."""
+    """Returns the median magnitude in a sample of the values, without zeros and infinities."""
     flat = values.reshape(-1)
     if flat.size > SAMPLE:
         flat = flat[cupy.asarray(np.random.default_rng(0).integers(flat.size, size=SAMPLE))]
@@ -217,20 +207,20 @@ def _find_typical(values: Any) -> float:
 
 
 def _reduce(kernel: Any, *compared: Any) -> Any:
-    """Returns a reduction kernel's values, one for each stretch of ROW elements of the arrays, as a NumPy array."""
+    """Returns a reduction kernel's values, one for each row of ROW elements."""
     with arrays.without_cub():
         return np.concatenate([kernel(*rows, axis=-1).get() for rows in arrays.list_rows(*compared)] or [np.zeros(0)])
 
 
 @functools.cache
 def _make_largest(raw: str) -> Any:
-    """Compiles the kernel for the largest |x - y|: 0 if y is NaN or infinities are equal, infinite if x is NaN."""
+    """Compiles the kernel that finds the largest |x - y|. A NaN in y counts 0, a NaN in x is infinite."""
     return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
 
 
 @functools.cache
 def _make_relative(raw: str) -> Any:
-    """Compiles the kernel that adds up the relative differences, each of which counts at most 1."""
+    """Compiles the kernel that adds up relative differences, each at most 1."""
     share = "ABS(X - y) < ABS(y) + t ? ABS(X - y) / (ABS(y) + t) : 1"
     return _make_kernel(raw, f"(isnan(y) ? 0 : X == y ? 0 : {share})", "a + b", ", KIND t")
 
@@ -254,7 +244,7 @@ def _make_magnitude(kind: str) -> Any:
 
 
 def _make_kernel(raw: str, expression: str, reduce: str, more: str = "") -> Any:
-    """Compiles a kernel that compares x with y. `raw` is the type of x; bfloat16 comes as bits, compared in float32."""
+    """Compiles a kernel that compares x with y. `raw` is the type of x."""
     kind = "float32" if raw == "bfloat16" else raw
     x = "__uint_as_float((unsigned int)x << 16)" if raw == "bfloat16" else "x"
     inputs = f"{'uint16' if raw == 'bfloat16' else raw} x, {kind} y{more.replace('KIND', kind)}"

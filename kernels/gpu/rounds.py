@@ -1,4 +1,4 @@
-"""Times configs and baselines in paired rounds: each once per round, in random order. The GPU rests after bursts."""
+"""Times configs and baselines in rounds: each once per round, in random order. The GPU rests after bursts."""
 
 import itertools
 import random
@@ -24,14 +24,11 @@ INPUT_L2S = 4
 
 @dataclass(frozen=True)
 class Entry:
-    """Holds a config or a baseline that is timed in rounds. `launch` launches it on the input set of a given number.
-    `kernels` are the names of its kernels. `capture` takes the number of the input set, and queues a copy of the last
-    launch's result (`result_bytes` bytes). `capture` returns a function that waits for the copy and compares it with
-    the reference. `capture` is None if results are not compared."""
+    """A config or baseline that is timed."""
 
     launch: Callable[[int], None]
     kernels: tuple[str, ...]
-    capture: "Callable[[int], Callable[[], ResultError]] | None" = None
+    capture: "Callable[[int], Callable[[], ResultError]] | None" = None  # copies the last result
     result_bytes: int = 0
 
 
@@ -47,8 +44,7 @@ whose result is right on one set only."""
 
 
 class WrongWhenTimed(Exception):
-    """Raised if the result of a timed launch differs from the reference. The message is a sentence. `entry` is the
-    number of the timed entry, or None if any launch may be the reason."""
+    """Raised if the result of a timed launch is wrong. `entry` is None if any launch may be the reason."""
 
     def __init__(self, sentence: str, entry: int | None = None) -> None:
         super().__init__(sentence)
@@ -56,32 +52,31 @@ class WrongWhenTimed(Exception):
 
 
 def count_input_sets(set_bytes: int, *, l2_bytes: int, budget_bytes: float) -> int:
-    """Returns the number of input sets: enough for INPUT_L2S and CHECKED_SETS, or as many as fit, but at least one."""
+    """Returns how many sets of inputs to make, at least one. Fewer are made if memory is short."""
     set_bytes = max(1, set_bytes)
     enough = max(CHECKED_SETS, -(-INPUT_L2S * l2_bytes // set_bytes))
     return max(1, min(enough, int(budget_bytes / set_bytes)))
 
 
 def count_at_once(round_us: float) -> int:
-    """Returns how many rounds of `round_us` microseconds make up a burst."""
+    """Returns how many rounds make up a burst."""
     return max(1, int(BURST_US / round_us))
 
 
 def find_rests_us(rounds: int, round_us: float) -> float:
-    """Returns for how many microseconds in total the GPU rests in `rounds` rounds that take `round_us` each."""
+    """Returns for how many microseconds in total the GPU rests during some rounds."""
     return rounds // count_at_once(round_us) * REST_S * 1e6
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Draws the timed launches whose results are compared: each entry's launch in one of CHECK_EVERY rounds, on a
-    random set of `sets`, the input sets that have a reference."""
+    """Draws the timed launches whose results are compared."""
 
-    sets: Sequence[int]
+    sets: Sequence[int]  # the input sets that have a reference
     draws: random.Random
 
     def draw(self, entries: Sequence[Entry], rounds: int) -> "dict[int, DrawnRound]":
-        """Returns the input set and the entries of each round in which results are compared, by the round's number."""
+        """Returns the rounds in which results are compared, by number."""
         drawn: dict[int, DrawnRound] = {}
         parts = max(1, rounds // CHECK_EVERY)
         for index, part in itertools.product(range(len(entries)), range(parts)):
@@ -95,7 +90,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class DrawnRound:
-    """Holds a round's input set, and the numbers of the entries whose results are compared in that round."""
+    """A round's input set, and the entries whose results are compared in it."""
 
     turn: int
     entries: set[int]
@@ -103,13 +98,10 @@ class DrawnRound:
 
 @dataclass(frozen=True)
 class TimedRounds:
-    """Holds the times of entry i in round r in microseconds. `times_us[i][r]` is the time during which its kernels ran,
-    and `spans_us[i][r]` the time from the first kernel's start to the last kernel's end. The host queues an entry's
-    launches while the GPU flushes L2 (0.1 GB on an H100), so a span has the GPU's gaps between kernels. A span has the
-    host's gaps too if the host needs longer for a launch than the GPU needs for the flush and the earlier kernels."""
+    """Times in microseconds, by entry and round."""
 
-    times_us: list[list[float]]
-    spans_us: list[list[float]]
+    times_us: list[list[float]]  # while its kernels ran
+    spans_us: list[list[float]]  # from the first kernel's start to the last kernel's end, gaps included
 
 
 def time_rounds(
@@ -123,10 +115,7 @@ def time_rounds(
     before: Callable[[int], None],
     rest: bool = True,
 ) -> TimedRounds:
-    """Returns the times of all entries in all rounds. Rounds rotate over the input sets, but a round in which a result
-    is compared uses a random set. `before` is called with the set's number before each flush of L2 and launch. Raises
-    WrongWhenTimed if a compared result is wrong. Results are copied and compared later, because waiting for the GPU
-    after each result would make a sweep longer."""
+    """Returns the times of all entries in all rounds. Raises WrongWhenTimed if a compared result is wrong."""
     timed = TimedRounds([[] for _ in entries], [[] for _ in entries])
     drawn = checks.draw(entries, rounds)
     done, burst = 0, 1
@@ -134,6 +123,7 @@ def time_rounds(
         at_once = min(burst, rounds - done)
         burst_us = 0.0
         waiting: list[_Launch] = []
+        # Compared later, because waiting for the GPU after each result would make a sweep longer.
         captured_bytes = 0
         for number in range(done, done + at_once):
             here = drawn.get(number) or DrawnRound(number % input_sets, set())
@@ -154,7 +144,7 @@ def time_rounds(
 
 @dataclass(frozen=True)
 class _Launch:
-    """Holds a launch to come: the entry's number, the input set, and whether the result is compared."""
+    """A launch to come: its entry, its input set, and whether its result is compared."""
 
     index: int
     turn: int
@@ -168,8 +158,7 @@ def _launch(
     before: Callable[[int], None],
     timed: TimedRounds,
 ) -> float:
-    """Times the waiting launches, adds their times to `timed`, and returns these times' sum in microseconds. Raises
-    WrongWhenTimed if a compared result is wrong."""
+    """Times the waiting launches, and returns the sum of their times in microseconds."""
     if not waiting:
         return 0.0
     compares = []

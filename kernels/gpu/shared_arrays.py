@@ -1,6 +1,4 @@
-"""Passes arrays from one process to another on one GPU. The giving process makes a CUDA IPC handle, and the other
-copies the array through this handle. Opening a handle takes 0.2 ms and copying 1 GiB 0.6 ms, inside the sandbox too
-(H200, 2026-11-22). A handle is valid until the process that made it ends."""
+"""Passes arrays between processes on one GPU. A handle is valid until the process that made it ends."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,22 +20,21 @@ SHARED_TYPES = ("float32", "float64", "int64")
 
 
 def share(array: Any, dtype: str) -> dict[str, Any]:
-    """Returns an array's description, ready for JSON, with which `take` copies it. `dtype` is one of SHARED_TYPES."""
+    """Returns an array's description for JSON, with which another process copies the array."""
     array = cupy.ascontiguousarray(array, dtype=dtype)
     return {"handle": share_bytes(array.data.ptr, array.nbytes), "shape": list(array.shape), "dtype": dtype}
 
 
 def find_shared_type(reference: str, result: str) -> str:
-    """Returns the type in which a reference is passed on. It is int64 if reference and result are whole numbers, which
-    are compared exactly. It is float64 if just one of the two is whole or the result is float64, else float32."""
+    """Returns the type in which right results are shared with another process."""
     whole = [any(name in each for name in ("int", "bool")) for each in (reference, result)]
     if all(whole):
-        return "int64"
+        return "int64"  # whole numbers are compared exactly
     return "float64" if any(whole) or result == "float64" else "float32"
 
 
 def share_bytes(address: int, nbytes: int) -> str:
-    """Copies memory into a new shared allocation. Returns the handle with which `take_bytes` reads the copy."""
+    """Copies memory into a shared allocation. Returns a handle for the other process."""
     runtime = cupy.cuda.runtime
     block = runtime.malloc(-(-max(1, nbytes) // BLOCK_BYTES) * BLOCK_BYTES)
     _kept.append(block)
@@ -64,7 +61,7 @@ def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
 
 
 def take_bytes(handle: str, own: Any, what: str) -> None:
-    """Fills `own` with another process's bytes. If that fails, raises LibraryError, which calls the bytes `what`."""
+    """Fills an array with another process's bytes. Raises LibraryError if that fails."""
     named = bytes.fromhex(handle)
     if len(named) != HANDLE_BYTES:
         raise LibraryError(f"{what} has no handle of {HANDLE_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""Reads one GPU's clocks, power, temperature, throttling, ECC errors and processes by NVML, inside the GPU child."""
+"""Reads one GPU's clocks, power, temperature, throttling, ECC errors and processes with NVML."""
 
 import os
 import time
@@ -23,7 +23,7 @@ SAMPLING_S = 0.2
 
 
 class Telemetry:
-    """Reads one GPU by NVML. Where NVML is missing, each reading says why under "missing"."""
+    """Reads one GPU with NVML. Where NVML is missing, readings say why."""
 
     def __init__(self, uuid: str) -> None:
         self._handle = None
@@ -64,9 +64,7 @@ class Telemetry:
         return [text for bit, text in THROTTLE_REASONS.items() if reasons & bit]
 
     def list_processes(self, since_unix_s: float) -> dict[str, Any]:
-        """Returns ids of other compute processes: "running" has those that run now, and "active" those that used the
-        GPU since a time, even if they have ended. "unknown" says why NVML cannot list processes, or is None. A process
-        of another container is only in "active", with its id on the host, and only from driver 570 on."""
+        """Returns ids of other processes that use the GPU, or used it since a time."""
         if self._handle is None:
             return {"running": [], "active": [], "unknown": self.missing}
         try:
@@ -79,8 +77,7 @@ class Telemetry:
         return {**{name: sorted(each) for name, each in others.items()}, "unknown": None}
 
     def _find_active(self, since_unix_s: float) -> set[int]:
-        """Returns the ids of other processes that used the GPU since a time, except processes that draw a desktop.
-        Returns no ids if NVML does not list this process, because NVML's ids are then ids outside of this container."""
+        """Returns the ids of other processes that computed on the GPU since a time."""
         if time.time() <= since_unix_s:  # no process starts, launches and ends within one sampling period
             return set()
         try:
@@ -89,4 +86,5 @@ class Telemetry:
         except pynvml.NVMLError:  # no samples yet, or the GPU is in MIG mode
             return set()
         active = {each.pid for each in samples if each.smUtil > 0} - drawing
+        # Without this process in it, the ids are those outside of this container.
         return active - {os.getpid()} if os.getpid() in active else set()

@@ -1,7 +1,5 @@
-"""Times the kernels of launches on the null stream, by CUPTI's activity records or, where CUPTI is missing, by CUDA
-events. CUPTI reports when each kernel began and ended on the GPU. Times by events include 2 to 3 us of launch cost: a
-kernel of 16 us takes 15.9 us by CUPTI and 18.0 us by events (H200, 2026-11). Every run therefore stores which timer was
-used. Runs inside the GPU child."""
+"""Times the kernels of launches by CUPTI, or by CUDA events where CUPTI is missing. Times by events include 2 to 3 us
+of launch cost (H200, 2026-11)."""
 
 import contextlib
 import ctypes
@@ -12,16 +10,15 @@ import cupy
 
 
 class TimingError(Exception):
-    """Raised if launches cannot be timed: a config cannot be launched, or CUPTI's records do not match the launches."""
+    """Raised if a config cannot be launched or timed."""
 
 
 def do_nothing() -> None:
-    """Does nothing. It is the default of `before`, which is called ahead of each launch."""
+    """Does nothing before a launch."""
 
 
 class Timer(Protocol):
-    """Times launches. `spans_us` has the microseconds from the start of each launch's first kernel to the end of its
-    last kernel, gaps and overlaps included, for the last call of `time`. The event timer returns spans as times."""
+    """Times launches. `spans_us` has the times of the last launches, gaps between kernels included."""
 
     name: Literal["cupti", "events"]
     spans_us: list[float]
@@ -35,13 +32,12 @@ class Timer(Protocol):
         names: Sequence[tuple[str, ...]],
         before: Callable[[], None] = do_nothing,
     ) -> list[float]:
-        """Calls each of `launches` once, and returns the microseconds of each. `names[i]` are the kernels of launch i.
-        `before` is called before each launch and its flush of L2. `before` may run other kernels. Between two calls of
-        `time`, no kernel with one of these names may run."""
+        """Calls each launch once, and returns the microseconds of each. Between two calls, no kernel in `names` may
+        run."""
 
 
 def timer(wanted: str | None = None) -> Timer:
-    """Returns this machine's best timer, or the event timer if `wanted` is "events", as profilers need CUPTI."""
+    """Returns the best timer of this machine, or the event timer if "events" is wanted."""
     if wanted == "events":
         return EventTimer()
     try:
@@ -54,17 +50,16 @@ PERSISTING_L2_SIZE = 0x06  # cudaLimitPersistingL2CacheSize
 
 
 def forbid_persisting_l2() -> None:
-    """Resets persisting L2 lines to normal lines and forbids new ones, because a flush of L2 does not remove persisting
-    lines (a GPU of 864 GB/s seemed to read 3,530 GB/s: github.com/NVIDIA/nvbench/issues/458). Does nothing where the
-    GPU (before sm_80) or the driver lacks persisting lines."""
+    """Forbids persisting lines in the L2 cache, which a flush would not remove."""
     with contextlib.suppress(OSError, AttributeError, cupy.cuda.runtime.CUDARuntimeError):
+        # A GPU of 864 GB/s seemed to read 3,530 GB/s: github.com/NVIDIA/nvbench/issues/458.
         cupy.cuda.runtime.deviceSetLimit(PERSISTING_L2_SIZE, 0)
         # CuPy 14.2 does not wrap this function; it acts on the current context.
         ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache()
 
 
 class Flush:
-    """Empties L2 by writing twice its size. It uses a memset, not a kernel, so CUPTI records no kernel for it."""
+    """Empties the L2 cache by writing twice its size. It uses no kernel, so the timer records nothing."""
 
     def __init__(self) -> None:
         forbid_persisting_l2()
@@ -119,7 +114,7 @@ class CuptiTimer:
         return times
 
     def _collect(self) -> list[tuple[int, int, str]]:
-        """Returns the kernels that ran since the last call as (start, end, name), sorted by start, in nanoseconds."""
+        """Returns the kernels that ran since the last call as (start, end, name), in nanoseconds."""
         cupy.cuda.get_current_stream().synchronize()
         self._cupti.activity_flush_all(1)
         records, self._records = sorted(self._records), []
@@ -131,15 +126,14 @@ class CuptiTimer:
                 self._records.append((activity.start, activity.end, activity.name))
 
     def _probe(self) -> None:
-        """Raises TimingError if CUPTI records nothing because it lacks permission. Called before a sweep begins."""
+        """Raises TimingError if CUPTI may not record."""
         x = cupy.zeros(16, dtype=cupy.float32)
         if not self.names(lambda: cupy.add(x, x, out=x)):
             raise TimingError("CUPTI recorded no kernel")
 
 
 def _find_busy_us(records: Sequence[tuple[int, int]]) -> float:
-    """Returns the microseconds during which at least one of these kernels ran, so that overlaps count once. In a
-    programmatic dependent launch a kernel begins, and waits, while the kernel ahead of it still runs."""
+    """Returns the microseconds during which at least one kernel ran. Overlaps count once."""
     busy, ended = 0, 0
     for start, end in records:
         busy += max(0, end - max(start, ended))

@@ -1,6 +1,4 @@
-"""Answers the requests of the child roles that test whether a library's process can use a GPU as an operating-system
-user of its own (kernels/children/gpu_user.py). Like the real processes, they open the driver's devices, make a CUDA
-context and a timer, and pass an array to another process."""
+"""Tests whether a library's process can use the GPU as an operating-system user of its own."""
 
 import os
 from collections.abc import Mapping

@@ -1,2 +1,1 @@
-"""Decides what a GPU measures next: the configs of a sweep, its winner and baselines, or the sides of a replay. Works
-through child processes and imports no CuPy. Uses neither the queue nor the database."""
+"""Decides what a GPU measures next. The GPU itself is used by child processes."""

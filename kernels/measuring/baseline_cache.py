@@ -1,5 +1,4 @@
-"""Compiles the kernels of baselines before they are timed. DeepGEMM compiles each new kernel with nvcc in some 10 s
-(H200, 2026-11), and keeps the compiled kernel on this machine's disk."""
+"""Compiles the kernels of baselines before they are timed. DeepGEMM needs some 10 s per kernel (H200, 2026-11)."""
 
 import contextlib
 import time
@@ -38,7 +37,7 @@ MOST_LAUNCHES = 8
 
 @dataclass(frozen=True)
 class SeriesToPrepare:
-    """Names one problem of a library's kernel, and its baselines."""
+    """One problem of a library's kernel, and its baselines."""
 
     library: Path
     kernel: str
@@ -47,7 +46,7 @@ class SeriesToPrepare:
 
     @property
     def compiling(self) -> list[str]:
-        """Returns the baselines of this series that compile their own kernels."""
+        """Returns the baselines that compile their own kernels."""
         return [name for name in self.baselines if name in COMPILING]
 
 
@@ -55,9 +54,9 @@ OnDone = Callable[[SeriesToPrepare], object]
 
 
 def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_done: OnDone = id) -> list[str]:
-    """Launches the `compiling` baselines of each series until their kernels are compiled, several series at a time.
-    Calls `on_done` with each ready series, from threads. Returns a sentence on each series that failed twice."""
+    """Launches baselines until their kernels are compiled. Returns a sentence on each problem that failed."""
     left = [each for each in series if each.compiling]
+    # Threads call `on_done`.
     failures: list[tuple[SeriesToPrepare, str]] = []
     nvcc = find_nvcc()
     with DeferredNvcc(nvcc) if nvcc else contextlib.nullcontext() as deferred, ThreadPoolExecutor(AT_ONCE) as pool:
@@ -84,7 +83,7 @@ def _prepare(
     deferred: DeferredNvcc | None,
     on_done: OnDone,
 ) -> tuple[SeriesToPrepare, str] | None:
-    """Launches a series' baselines until all kernels are compiled. Returns None, or the series and why it failed."""
+    """Launches one problem's baselines until all kernels are compiled. Returns None, or why it failed."""
     try:
         described = _describe(series, gpu_uuid, store_url)
         for _ in range(MOST_LAUNCHES if described else 0):
@@ -103,8 +102,7 @@ def _prepare(
 
 
 def _describe(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> Mapping[str, Any]:
-    """Returns the request to prepare a series' problem, with the description that the library's process gives. The
-    request is empty for a watched operator, whose baselines compile nothing."""
+    """Returns the request to prepare a problem. It is empty if the baselines compile nothing."""
     preparation = Preparation(series.library, series.kernel, series.problem, store_url)
     environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
     with contextlib.closing(ChildProcess("library", environment=environment, library=series.library)) as library:
@@ -113,7 +111,7 @@ def _describe(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> Mapping
 
 
 class _Launcher:
-    """Launches baselines in a process that it keeps, for one series at a time, while no other process measures."""
+    """Launches baselines in a process that it keeps, for one problem at a time."""
 
     def __init__(self, gpu_uuid: str, deferred: DeferredNvcc | None) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid, **(deferred.make_environment() if deferred else {})}
@@ -125,7 +123,7 @@ class _Launcher:
         self._kept.close()
 
     def launch(self, described: Mapping[str, Any], names: Sequence[str]) -> list[Path]:
-        """Launches baselines of a described problem without a check. Returns the sources of kernels to compile."""
+        """Launches baselines without a check. Returns the sources of kernels to compile."""
         measuring = self._kept.take(COMPILING, partial(ChildProcess, "gpu", environment=self._environment, torch=True))
         try:
             with self._turn.prepare():

@@ -1,6 +1,4 @@
-"""Times baselines that need a GPU process of their own: other versions of installed libraries, and baselines that a
-watch file defines. That process prepares the run's problem from the run's seed, so it has the run's inputs. If the
-process fails, the run loses only these baselines."""
+"""Times baselines that need a GPU process of their own, such as other versions of a library."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -18,12 +16,10 @@ BASELINES_DEADLINE_S = 600.0
 
 
 class BaselineProcess:
-    """Times some baselines in one process. `details` has each baseline's details by the name under which its times are
-    stored. If a baseline cannot be timed, they have the reason under "missing". `names` lists the timed baselines."""
+    """Times some baselines in one process. `details` says why a baseline cannot be timed."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Prepares the baselines in `stored`, which maps each baseline to the name under which its times are stored.
-        Starts no process if `stored` is empty. Adds `about` to the details of each baseline."""
+        """Prepares the baselines in `stored`, which maps each to the name under which its times are stored."""
         self._stored = stored
         self.details: dict[str, dict[str, Any]] = {}
         self._child: GpuChild | None = None
@@ -46,8 +42,7 @@ class BaselineProcess:
         return tuple(name for name, detail in self.details.items() if "missing" not in detail)
 
     def time_block(self, rounds: int, seed: int) -> tuple[dict[str, list[float]], list[Mapping[str, Any]]]:
-        """Returns each baseline's samples in microseconds by name, and telemetry of the GPU. Both are empty if no
-        baseline can be timed or if the process ends. If it ends, `details` says why."""
+        """Returns samples in microseconds by baseline, and GPU telemetry. Both are empty after a failure."""
         running = [name for name, versioned in self._stored.items() if versioned in self.names]
         if self._child is None or not running:
             return {}, []
@@ -71,8 +66,7 @@ class BaselineProcess:
 
 
 def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns {"missing": a sentence} if a baseline's process loaded the baseline's library in another version than the
-    environment's. Returns {} if the two versions agree or one of them is unknown."""
+    """Returns {"missing": a sentence} if a baseline's process loaded another library version than wanted, else {}."""
     package = find_library(baseline)
     named, loaded = about.get("packages", {}).get(package), detail.get("library")
     if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
@@ -83,18 +77,18 @@ def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapp
 def start_environment(
     environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
 ) -> BaselineProcess:
-    """Starts a process for the baselines whose library an environment has. Leaves out the names in `taken`, because
-    another environment has the same version, and each version is timed once."""
+    """Starts a process for the baselines of an environment. Leaves out the names in `taken`."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
     found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}
+    # Another environment may have the same version, and each version is timed once.
     about = {"environment": environment.name, "packages": packages}
     return BaselineProcess(replace(setup, packages=environment.folder), found, about)
 
 
 def start_watch_file(setup: GpuSetup, baselines: Sequence[str]) -> BaselineProcess:
-    """Starts a process for the baselines that a watch file defines. This process runs the watch file's library. Leaves
-    out the baseline that copies bytes, because the measuring process prepares that baseline."""
+    """Starts a process for the baselines that a watch file defines."""
+    # The measuring process itself times the baseline that copies bytes.
     own = {name: name for name in baselines if name not in (tile_table.BASELINE, COPY)}
     return BaselineProcess(
         replace(setup, by_library="it times the watch file's own baselines"),

@@ -1,4 +1,4 @@
-"""Times the winner of a sweep and its baselines carefully: in paired rounds, until their ratio is known well enough."""
+"""Times the winner of a sweep and its baselines in paired rounds, until their ratio is known well enough."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,13 +48,12 @@ SPAN: Column = -1
 
 @dataclass(frozen=True)
 class Rounds:
-    """Holds samples in microseconds by column (a trial or baseline): `throttled` from blocks in which the GPU was
-    throttled, `calm` from the others. `stopped` is "interval" if the ratio was known well enough, else "budget"."""
+    """Samples in microseconds of each trial and baseline."""
 
     calm: Mapping[Column, list[float]]
-    throttled: Mapping[Column, list[float]]
+    throttled: Mapping[Column, list[float]]  # from blocks in which the GPU was throttled
     readings: list[Mapping[str, Any]]
-    stopped: str
+    stopped: str  # "interval" if the ratio was known well enough, else "budget"
 
 
 def time_carefully(
@@ -68,8 +67,7 @@ def time_carefully(
     seed: int,
     on_step: OnStep,
 ) -> tuple[tuple[Measured, ...], list[Mapping[str, Any]]]:
-    """Returns the measurements of the winner, of every baseline and of the trials in `named`, and telemetry of the GPU.
-    If `named` has the winner too, the winner's two measurements have the same samples."""
+    """Returns the measurements of the winner, the baselines and the trials in `named`, and GPU telemetry."""
     ids = list(dict.fromkeys((winner, *named.values())))
     for each in ids:
         child.load(each)
@@ -117,8 +115,7 @@ def time_carefully(
 
 
 def _time_graph(child: GpuChild, winner: int, seed: int, tries: int, *, may_be_hot: bool) -> Mapping[str, Any]:
-    """Returns the spans of a config's launches as one CUDA graph under "graph_us", or a reason under "no_graph". A
-    failure costs the run only this metric. Spans of a throttled GPU are returned only if `may_be_hot`."""
+    """Returns the times of a config as one CUDA graph under "graph_us", or a reason under "no_graph"."""
     asked = {"ask": "rounds", "ids": [winner], "names": [], "rounds": GRAPH_ROUNDS, "seed": seed, "as_graph": True}
     for _ in range(tries):
         try:
@@ -141,9 +138,7 @@ def _run_rounds(
     ours_us: float,
     on_step: OnStep,
 ) -> Rounds:
-    """Runs rounds until the time ratio of the main baseline and the first trial is known well enough. The first block
-    only warms clocks and caches, and is discarded. `ours_us` is the winner's time per launch in the sweep. The child
-    and the `processes` take turns block by block, so that all of them see the same clocks."""
+    """Times rounds until the winner's ratio to the main baseline is known well enough."""
     columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
     calm: dict[Column, list[float]] = {each: [] for each in (*columns, SPAN)}
     throttled: dict[Column, list[float]] = {each: [] for each in calm}
@@ -152,6 +147,7 @@ def _run_rounds(
     for block in range(1 + MOST_ROUNDS // BLOCK_ROUNDS):
         if block > 2 and spent_us > MOST_US:
             break
+        # The first block only warms clocks and caches. Processes take turns by block, to see equal clocks.
         count = BLOCK_ROUNDS if block else _count_warming(ours_us * len(columns))
         asked = {"ask": "rounds", "ids": ids, "names": names, "rounds": count, "seed": block}
         answer = child.ask(asked, ROUNDS_DEADLINE_S)
@@ -185,7 +181,7 @@ def _count_warming(round_us: float) -> int:
 
 
 def _left_out(apart: Mapping[Column, list[float]], column: Column) -> dict[str, list[float]]:
-    """Returns {"throttled_us": samples from a throttled GPU} for a measurement's details; {} without such samples."""
+    """Returns {"throttled_us": samples from a throttled GPU}, or {} without such samples."""
     return {"throttled_us": apart[column]} if apart.get(column) else {}
 
 

@@ -18,7 +18,7 @@ Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_len
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class Strict(TypedDict):
-    """Base of JSON objects that refuse unknown fields, and values of a wrong type."""
+    """Base of JSON objects that refuse unknown fields and wrong types."""
 
 
 class _Array(Strict):
@@ -32,7 +32,7 @@ class _Array(Strict):
 
 
 class _Values(Strict):
-    """Values of an array. kernels/problems/given_values.py checks that their bytes fit the type and shape."""
+    """Values of an array. Whether they fit its type is checked elsewhere."""
 
     dtype: GivenType
     shape: Shape
@@ -69,11 +69,11 @@ _PROBLEM: TypeAdapter[_Problem] = TypeAdapter(_Problem)
 
 
 class BadDescription(LibraryError):
-    """Raised if a description does not fit the schema. The message names the field."""
+    """Raised if a description does not fit the schema."""
 
 
 def validate_description(description: object, kernel: str) -> None:
-    """Raises BadDescription if the description is of another kernel or not in the form of `describe_problem`."""
+    """Raises BadDescription if a description is invalid or of another kernel."""
     try:
         found = _PROBLEM.validate_python(description)
     except ValidationError as error:

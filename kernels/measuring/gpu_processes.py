@@ -1,11 +1,7 @@
-"""Starts the two processes that measure a problem: a library process, which runs the library, and a measuring process,
-which runs no library.
+"""Starts the two processes that measure a problem. One runs the library, and the other measures.
 
-The library process (kernels/gpu/library_child.py) describes the problem, computes the references, and ends before
-anything of the problem is timed. A replay compares two commits; another process then runs the other commit's library
-and describes its launches. If repeating a watched operator's launches does not do all work of its host code, one
-process runs the library and measures.
-"""
+The library process describes the problem, computes the right results, and ends before anything is timed. For a watched
+operator whose launches cannot be repeated, one process does both."""
 
 import time
 import weakref
@@ -43,7 +39,7 @@ MOST_CONFIRMATIONS = 3
 
 
 class GpuProcesses:
-    """Holds the library process and the measuring process of one problem, and sends requests to them."""
+    """The library process and the measuring process of one problem."""
 
     def __init__(
         self,
@@ -55,10 +51,7 @@ class GpuProcesses:
         torch: bool = False,
         kept: KeptProcess | None = None,
     ) -> None:
-        """Starts the processes. `others` are the libraries of the other sides of a replay. Libraries are imported at
-        once, but no process uses the GPU before a problem is prepared. If `torch`, the measuring process has PyTorch,
-        for baselines. Packages in the folder `packages` are imported before installed ones. If `kept` is given, the
-        measuring process is taken from `kept`, and `close` puts it back."""
+        """Starts the processes, which do not use the GPU yet. `others` are the libraries of other commits."""
         self._start = partial(ChildProcess, environment=environment)
         self._start_measuring = partial(self._start, "gpu", packages=packages, torch=torch)
         self._put_back: Callable[[ChildProcess], None] | None = None
@@ -86,32 +79,30 @@ class GpuProcesses:
         """False if an exception may have left a process's answer unread."""
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
-        """Announces the problems that will be prepared, in this order. A single library process then describes as many
-        of the problems as fit on the GPU, computes their references, and ends before the first launch. This takes less
-        time than a process and a CUDA context per problem."""
+        """Announces the problems that will be prepared, in order. One library process then serves several of them."""
         self._planned = preparations
 
     def start_sides(self) -> None:
-        """Starts one process for each other side of a replay. The process runs the host code of that side only."""
+        """Starts one process for each other library of a comparison."""
         for folder in self._libraries[1:]:
             if folder not in self._sides:
                 self._sides[folder] = self._start_library(folder)
 
     def _start_timer(self) -> None:
-        """Creates the CUDA context of the measuring process while the library process describes the problem."""
+        """Creates the CUDA context of the measuring process while the library process works."""
         if self._measuring is not None and not self._has_timer:
             self._measuring.begin({"ask": "start timer"})
             self._has_timer = True
 
     def _start_library(self, folder: Path | None = None) -> ChildProcess:
-        """Starts a library process for the library in `folder`, or for the first library if `folder` is None."""
+        """Starts a library process, by default for the first library."""
         folder = folder or self._libraries[0]
         library = self._start("library", library=folder)
         library.begin({"ask": "import", "library": str(folder)})
         return library
 
     def _start_all(self, preparation: Preparation) -> ChildProcess:
-        """Starts a process that measures and also runs libraries. It may read the store and all sides' libraries."""
+        """Starts a process that measures and also runs libraries."""
         first, *others = self._libraries
         store = [find_folder(preparation.store_url)]
         return self._start("library", library=first, others=others, packages=self._packages, readable=store)
@@ -123,14 +114,7 @@ class GpuProcesses:
         self._library, self._sides = None, {}
 
     def prepare(self, preparation: Preparation, *, deadline_s: float) -> dict[str, Any]:
-        """Prepares a problem in place of the previous problem. Returns the introduction, which is the preparing
-        process's answer. Other processes may prepare problems at the same time. Afterwards only this object's processes
-        may use the GPU, until `close`. The introduction has the seconds of describing the problem without the GPU
-        (`ahead_s`) and of then waiting for other processes (`waited_s`). Raises ChildDied, ChildHung or BadDescription.
-
-        In the introduction `library_runs_apart` is False if the process that runs a watched operator also measures it.
-        `not_apart` then says why, and `stated` is the watch file's reason.
-        """
+        """Prepares a problem, and keeps the GPU until `close`. Raises ChildDied, ChildHung or BadDescription."""
         self._has_answered = False
         began_at = time.monotonic()
         self._start_timer()
@@ -146,7 +130,7 @@ class GpuProcesses:
         if introduction["library_runs_apart"]:  # its end takes 0.08 s and needs no turn (H200, 2026-11-29)
             self._close_libraries()
         self._has_answered = True
-        return {**introduction, "ahead_s": ahead_s, "waited_s": waited_s + self._take_turn()}
+        return {**introduction, "ahead_s": ahead_s, "waited_s": waited_s + self._take_turn()}  # seconds
 
     def _prepare(
         self, preparation: Preparation, problems: Mapping[str, Any] | None, deadline_s: float
@@ -183,8 +167,7 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Returns why the process that runs host code may not measure too, or None if it may. With `is_decided` the
-        watch file need not state a reason: this was allowed before, or only the file's baselines are timed."""
+        """Returns why the process that runs host code may not measure too, or None if it may."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
@@ -196,8 +179,7 @@ class GpuProcesses:
         return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns a watched operator's descriptions, one for each side, by library folder, and "" in place of a reason.
-        If one process must run and measure all sides, returns None and the reason."""
+        """Returns a watched operator's descriptions by library folder, or None and a reason."""
         if preparation.by_library:
             return None, preparation.by_library
         assert self._library is not None
@@ -214,8 +196,7 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Copies references of planned problems from number `first` on, and keeps each problem's description or error.
-        `deadline_s` is for each problem. Stops if memory is full, or ahead of a watched operator's problem."""
+        """Copies the right results of planned problems until memory is full."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -255,12 +236,7 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": True}
 
     def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Sends a request to the measuring process, and returns the answer. Times in the answer were measured while no
-        other process used the GPU. Raises ChildDied, ChildHung or GpuBusy.
-
-        If repeating a watched operator's launches gives a wrong result, its host code is run in another process. If the
-        result is right there, this other process measures from then on, and the answer has a new `introduction`.
-        """
+        """Sends a request to the measuring process, and returns the answer. Raises ChildDied, ChildHung or GpuBusy."""
         measures = self._measuring or self._library
         assert measures is not None
         self._has_answered = False
@@ -269,13 +245,14 @@ class GpuProcesses:
         if self._unconfirmed is None or request["ask"] != "trial":
             return answer
         if answer["status"] in ("wrong", "launch_error") and not answer.get("is_final"):
+            # Then another process may measure from now on; the answer has its `introduction`.
             return self._confirm(self._unconfirmed, request, answer)
         if answer["status"] == "timed":
             self._unconfirmed = None
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Retries a failed config in the operator's own process. Returns the new answer if timed, else `answer`."""
+        """Tries a failed config in the operator's own process. Returns the old answer if that fails too."""
         if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}
@@ -303,8 +280,8 @@ class GpuProcesses:
         return all(each.alive for each in self._started)
 
     def close(self) -> None:
-        """Ends the processes. A measuring process from `kept` is put back instead if all its answers were read. The
-        next series gets the GPU at once if all processes are idle, and otherwise when they have ended."""
+        """Ends the processes, or keeps the measuring process for the next problem."""
+        # A process that is not idle may still use the GPU.
         if all(each.is_idle for each in self._started):
             self._end_turn()
         if self._put_back is not None and self._measuring is not None and self._has_answered:
@@ -315,7 +292,7 @@ class GpuProcesses:
         self._end_turn()
 
     def _take_turn(self) -> float:
-        """Waits for this process's turn on the GPU, and returns the seconds of waiting."""
+        """Waits until this process may use the GPU, and returns the seconds of waiting."""
         if self._release_turn is not None:
             return 0.0
         waited_s = self._turn.take()
@@ -336,9 +313,8 @@ class GpuProcesses:
 def describe_side(
     preparation: Preparation, environment: Mapping[str, str], *, deadline_s: float
 ) -> Mapping[str, Any] | None:
-    """Describes a problem in a process that runs only the problem's library, so that no commit can change the launches
-    of another commit. Returns None if the library has no such kernel. Returns WATCHED for a watched operator, because
-    such an operator is described anew for each launch of a replay. Raises ChildDied, ChildHung or BadDescription."""
+    """Returns a problem's description by its library, None without the kernel, or WATCHED for an operator."""
+    # A commit in the same process could change the launches of another commit.
     with closing(ChildProcess("library", environment=environment, library=preparation.library)) as library:
         asked = {**make_question(preparation), "ask": "describe side"}
         answer = library.ask(asked, deadline_s=deadline_s)

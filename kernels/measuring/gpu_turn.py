@@ -1,8 +1,6 @@
-"""Shares one GPU among the processes of a worker: either one process measures, or several prepare a series at once.
+"""Shares one GPU among the processes of a worker: either one process measures, or several prepare.
 
-A series needs no GPU in more than half of its time, in which it starts processes, imports a library and writes rows.
-Making inputs and references takes 0.5 s more, mostly on the CPU (H200, 2026-11-28), so series do that together.
-"""
+Preparing makes inputs, which takes 0.5 s, mostly on the CPU (H200, 2026-11-28)."""
 
 import contextlib
 import fcntl
@@ -25,9 +23,7 @@ WAKE_S = 5.0
 
 
 class GpuTurn:
-    """The right to use one GPU. One process of this machine holds it alone to measure, or several hold it together to
-    prepare. A process that holds the turn may take it again, and loses it by dying. Processes that wait to measure go
-    first. Then the processes that wait to prepare go together."""
+    """A file lock on one GPU. One process holds it to measure, or several hold it to prepare."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -48,8 +44,7 @@ class GpuTurn:
 
     @contextlib.contextmanager
     def prepare(self) -> Iterator[float]:
-        """Waits until no other process measures or waits to measure, and yields the seconds of waiting. Inside the
-        context other processes may prepare, but not measure. A process that already holds the turn does not wait."""
+        """Waits until no other process measures or waits to measure, and yields the seconds of waiting."""
         asked_at = time.monotonic()
         with self._lock:
             descriptor = None if self._depth else self._open_locked(fcntl.LOCK_SH, wanted=fcntl.LOCK_EX)
@@ -94,14 +89,14 @@ class GpuTurn:
 
 
 def _open(file: Path) -> int:
-    """Opens the lock file, and returns its descriptor. Each lock needs a new one, because forks share a descriptor."""
+    """Opens a lock file. Each lock needs a new descriptor, because forks share descriptors."""
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _wait_awake(descriptor: int, kind: int) -> None:
-    """Waits for a file lock in another thread, so that this process wakes up regularly. A process that sleeps for a
-    minute counts as making no progress (worker/process/progress.py)."""
+    """Waits for a file lock, but wakes up regularly."""
     if not processes.try_lock(descriptor, kind):
+        # A process that sleeps for a minute counts as making no progress (worker/process/progress.py).
         waiting = threading.Thread(target=fcntl.flock, args=(descriptor, kind), daemon=True)
         waiting.start()
         while waiting.is_alive():
@@ -110,11 +105,10 @@ def _wait_awake(descriptor: int, kind: int) -> None:
 
 @functools.cache
 def find_turn(gpu_uuid: str) -> GpuTurn:
-    """Returns this process's turn on a GPU, which all processes of one worker share. Other workers have other turns,
-    and may disturb a timing; the timing is then repeated (other_processes.py)."""
+    """Returns the lock that lets one process of a worker at a time use a GPU. Other workers have other locks."""
     return GpuTurn(Path(tempfile.gettempdir()) / f"tilewatch-{os.getuid()}-{find_root()}-{gpu_uuid or 'gpu'}.turn")
 
 
 def find_root() -> int:
-    """Returns the id of the process whose descendants take turns: a worker pool's parent, else this process."""
+    """Returns the id of the process whose descendants share GPU locks."""
     return int(os.environ.get(OWN_ROOT) or os.getpid())

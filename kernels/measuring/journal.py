@@ -1,6 +1,4 @@
-"""Keeps the finished trials of a sweep on disk, so that a killed sweep can be continued. Each finished trial is one
-JSON line, flushed to the disk before the next trial starts. A last line that a kill cut off is
-removed, and its trial runs again. The command line and the worker's measure step both use this module."""
+"""Keeps the finished trials of a sweep on disk, as JSON lines, so that a killed sweep can continue."""
 
 import hashlib
 import json
@@ -15,14 +13,13 @@ from tilewatch.kernels.results import PlannedTrial, TrialResult
 
 
 def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:
-    """Returns the journal file of a search space. Its name depends on the code and on the conditions (GPU, driver,
-    harness), because times from other conditions must not be reused."""
+    """Returns the journal file of some trials. Other code or conditions (GPU, driver, harness) have other files."""
     digest = hashlib.sha256("\n".join([*conditions, *(trial.code_key for trial in trials)]).encode())
     return folder / f"{digest.hexdigest()[:24]}.jsonl"
 
 
 class Journal:
-    """Reads and extends the journal file of a sweep. `trials` maps config keys to the finished trials in the file."""
+    """The journal file of a sweep. `trials` has its finished trials by config."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +41,7 @@ class Journal:
         return self
 
     def add(self, trial: TrialResult) -> None:
-        """Writes a trial to the journal if the journal has no trial of the same config."""
+        """Writes a trial, unless the journal has one of the same config."""
         key = config_key(trial.config)
         if key in self.trials:
             return
@@ -54,7 +51,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def delete(self) -> None:
-        """Deletes the file after a complete sweep, so that the next sweep starts from the beginning."""
+        """Deletes the file after a complete sweep."""
         self._path.unlink()
 
     def __exit__(self, *_: object) -> None:

@@ -1,6 +1,4 @@
-"""Keeps the measuring process from one series to the next, with its imports, its CUDA context and its buffers. In a
-host with four GPUs a CUDA context takes 1.7 s, because the driver makes contexts one after the other (H100,
-2026-11-28). The process launches a commit's kernels, so it serves only series of that commit."""
+"""Keeps the measuring process for the next problem of the same commit. A new process takes seconds to start."""
 
 import contextlib
 import threading
@@ -15,8 +13,7 @@ ANSWER_DEADLINE_S = 20.0
 
 
 class KeptProcess:
-    """Holds at most one measuring process, which waits for its next series. A `group` identifies the series that one
-    process may measure: the series of one library on one GPU."""
+    """Holds at most one measuring process. It is used only for its `group`: one library on one GPU."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +22,7 @@ class KeptProcess:
         self._idle = threading.Timer(0.0, self.close)
 
     def take(self, group: Hashable, start: Callable[[], ChildProcess]) -> ChildProcess:
-        """Returns the kept process if it is of this group. Otherwise ends it, and starts and returns a new process."""
+        """Returns the kept process if it is of this group. Otherwise returns a new process."""
         with self._lock:
             self._idle.cancel()
             kept, self._process = self._process, None
@@ -38,8 +35,7 @@ class KeptProcess:
         return start()
 
     def put_back(self, group: Hashable, process: ChildProcess) -> None:
-        """Keeps a process, or ends it if anything failed in its series. A kept process frees the memory of its series
-        only when it prepares the next series, because another process may measure now."""
+        """Keeps a process for the next problem, or ends it after a failure."""
         try:
             is_fit = process.alive and process.ask({"ask": "is fit"}, deadline_s=ANSWER_DEADLINE_S)["is_fit"]
         except (ChildDied, ChildHung):
@@ -49,13 +45,14 @@ class KeptProcess:
             return
         self.close()
         with self._lock:
+            # It frees its memory only when it prepares again, because another process may measure now.
             self._group, self._process = group, process
             self._idle = threading.Timer(IDLE_S, self.close)
             self._idle.daemon = True
             self._idle.start()
 
     def close(self) -> None:
-        """Ends the kept process, if there is one."""
+        """Ends the kept process."""
         with self._lock:
             self._idle.cancel()
             kept, self._process = self._process, None

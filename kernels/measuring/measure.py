@@ -1,4 +1,4 @@
-"""Measures one problem on one GPU: sweeps its configs, then times the winner and the baselines in paired rounds."""
+"""Measures one problem on one GPU: sweeps its configs, then times the winner beside the baselines."""
 
 import datetime as dt
 import socket
@@ -48,21 +48,12 @@ MOST_COUNTED = 4
 
 
 class MeasureFailed(ExpectedError):
-    """Raised if the GPU process stopped for a reason that no config caused. The message is a sentence."""
+    """Raised if the GPU process stopped for a reason that no config caused."""
 
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Names the problem to measure, and a GPU of this machine. `cubins` may be an iterator that still compiles; the GPU
-    then starts with the first cubin.
-
-    `earlier` maps config keys to trials of an earlier, killed run, which are not repeated. `ships` is the config that
-    the library ships, if known; it is timed beside the winner. `seed` is the seed of the random inputs. Each run has
-    its own seed, which in time exposes a config that is wrong or slow for some inputs only. `host` is this machine's
-    name in the result. `environments` have other versions of the baselines' libraries. `counted` maps launches to
-    hardware counters that were read before and are not read again. `drawn` are configs outside of the kernel's short
-    list, and need `cubins` as a list. If one of them hangs or kills its process, the later ones are not tried, except
-    if `wide`."""
+    """Names the problem to measure, and a GPU of this machine. `cubins` may be an iterator that still compiles."""
 
     library: Path
     kernel: str
@@ -72,29 +63,28 @@ class MeasureRequest:
     cubins: Iterable[Cubin]
     gpu_index: int
     baselines: tuple[str, ...]
-    earlier: Mapping[str, TrialResult] = field(default_factory=dict)
-    ships: Params | None = None
+    earlier: Mapping[str, TrialResult] = field(default_factory=dict)  # finished trials of a killed run by config
+    ships: Params | None = None  # the library's own config, timed beside the winner
+    # Each run has its own seed, which in time exposes a config that is wrong for some inputs only.
     seed: int = field(default_factory=draw_seed)
     host: str = field(default_factory=socket.gethostname)
-    environments: tuple[Toolchain, ...] = ()
-    counted: Mapping[str, Counted] = field(default_factory=dict)
-    drawn: tuple[Params, ...] = ()
-    wide: bool = False
+    environments: tuple[Toolchain, ...] = ()  # other versions of the baselines' libraries
+    counted: Mapping[str, Counted] = field(default_factory=dict)  # hardware counters known by launch
+    drawn: tuple[Params, ...] = ()  # configs outside of the short list; `cubins` must then be a list
+    wide: bool = False  # tries all drawn configs, even after a hang
 
 
 @dataclass(frozen=True)
 class UncountedRun:
-    """Holds a run without counters. `configs` lists the configs to count: the winner, then the configs that tied with
-    it. `described` has their launches, or says why these are not described. Without a winner both are empty."""
+    """A run without counters, with the launches to count, or with the reason why they cannot be described."""
 
     result: RunResult
-    configs: tuple[Params, ...]
+    configs: tuple[Params, ...]  # the winner, then those that tied with it; empty without a winner
     described: Described | str
 
 
 def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep) -> RunResult:
-    """Sweeps, times the winner carefully, reads hardware counters, and returns the run. A failing config raises no
-    error; it becomes a trial with a failed status. Raises GpuMissing, GpuBusy or MeasureFailed."""
+    """Measures one problem with hardware counters, and returns the run. Raises GpuMissing, GpuBusy or MeasureFailed."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     with ExitStack() as opened:
 
@@ -113,8 +103,7 @@ def measure(request: MeasureRequest, *, on_trial: OnTrial, on_step: OnStep) -> R
 def count_run(
     run: UncountedRun, store_url: str, gpu: device.Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> RunResult:
-    """Returns the run with hardware counters, or with the reason why they are missing. Returns a run without a winner
-    unchanged. `start` starts a profiler, and is called only for launches whose counters are not known."""
+    """Returns the run with hardware counters, or with the reason why they are missing."""
     if not run.configs:
         return run.result
     measurements = add_counts(
@@ -126,8 +115,7 @@ def count_run(
 def measure_uncounted(
     request: MeasureRequest, *, on_trial: OnTrial = lambda _: None, kept: KeptProcess | None = None
 ) -> UncountedRun:
-    """Sweeps and times the winner carefully, but reads no counters. A caller can then read the counters of several runs
-    with one start of Nsight Compute (profiling.count_several). `kept` keeps the measuring process for the next run."""
+    """Sweeps and times the winner carefully, without counters. They can be read for several runs later."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     return _measure(request, gpu, on_trial, lambda *_: None, kept)
 
@@ -221,9 +209,7 @@ def _time_winner(
     on_trial: OnTrial,
     on_step: OnStep,
 ) -> tuple[SweepResult, tuple[Measured, ...], Sequence[Mapping[str, Any]]]:
-    """Times the winner of a sweep carefully, and returns the sweep, the measurements and telemetry. A config that gives
-    a wrong result meanwhile becomes a wrong trial of the returned sweep, and the other configs race again. Raises
-    WrongOutput after MOST_RACES wrong results."""
+    """Times the winner of a sweep carefully. If the winner gives a wrong result, another config takes its place."""
     for races_left in reversed(range(MOST_RACES)):
         if result.winner is None:
             break
@@ -254,8 +240,8 @@ def _time_winner(
 def _start_baselines(
     processes: list[BaselineProcess], setup: GpuSetup, request: MeasureRequest, *, is_operator: bool
 ) -> None:
-    """Starts a process for each environment of baselines and one for the baselines of a watch file. Adds each process
-    to `processes` at once, so that the caller can close it even if a later process fails."""
+    """Starts the processes of baselines, and adds each to `processes`."""
+    # Added at once, so that the caller can close them even if a later one fails.
     for environment in request.environments:
         taken = [name for process in processes for name in process.details]
         processes.append(start_environment(environment, setup, request.baselines, taken))
@@ -275,7 +261,7 @@ def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
 
 
 def _find_tied(result: SweepResult) -> list[int]:
-    """Returns the numbers of the tied trials, at most MOST_COUNTED: the winner's, then those that tied with it."""
+    """Returns the numbers of the tied trials, the winner first."""
     keys = [config_key(trial.config) for trial in result.trials]
     return [keys.index(config_key(each)) for each in result.tie[:MOST_COUNTED]]
 
@@ -286,7 +272,7 @@ def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
-    """Returns the GPU of this index. Raises GpuMissing if no GPU of `arch` is there, GpuBusy if it is in use."""
+    """Returns a GPU of this machine. Raises GpuMissing if none of `arch` is there, GpuBusy if it is in use."""
     gpu = device.find_gpu(gpu_index)
     assert gpu.model is not None, "`find_gpu` refuses such a GPU"
     if gpu.model.arch != arch:
@@ -302,8 +288,7 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 def _find_named_trials(
     gpu_model: str, introduction: Mapping[str, Any], trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
-    """Returns the trials that are timed beside the winner, by baseline name: the trials of the shipped config and of
-    the tile table's config. Leaves out a trial that has no time."""
+    """Returns the trials that are timed beside the winner, by baseline name."""
     named = {}
     places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
     if request.ships is not None and config_key(request.ships) in places:

@@ -106,7 +106,7 @@ _OPERATOR: TypeAdapter[_Operator] = TypeAdapter(_Operator)
 
 
 def validate_operator(description: object, kernel: str) -> None:
-    """Raises BadDescription if the description is of another operator, or not in the form of DescribedOperator."""
+    """Raises BadDescription if a description is invalid or of another operator."""
     try:
         found: Any = _OPERATOR.validate_python(description)
     except ValidationError as error:
@@ -165,7 +165,7 @@ def _validate_argument(argument: Any, memory: list[Any], place: str) -> None:
 
 
 def _validate_view(view: Any, memory: list[Any], place: str) -> None:
-    """Raises BadDescription if an element of a view lies outside of the view's allocation."""
+    """Raises BadDescription if a view exceeds its allocation."""
     if view["dtype"] not in ITEM_BYTES:
         raise _bad(f"{place}: there is no type {view['dtype']}")
     if len(view["shape"]) != len(view["strides"]):

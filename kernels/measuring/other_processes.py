@@ -1,6 +1,4 @@
-"""Repeats timings during which another process used the GPU. The measuring process lists the processes that used the
-GPU until its last launch (kernels/gpu/telemetry.py). Processes of the same worker are ignored here, because they use
-the GPU in turn (gpu_turn.py)."""
+"""Repeats timings during which another process used the GPU. Processes of the same worker do not count."""
 
 import time
 from collections.abc import Mapping
@@ -18,12 +16,11 @@ MOST_WAITS = 30
 
 
 class GpuBusy(ExpectedError):
-    """Raised if another user's process keeps the GPU busy. The message names the process."""
+    """Raised if another user's process keeps the GPU busy."""
 
 
 class UndisturbedGpu:
-    """Repeats a timing until no other process uses the GPU during the timing, and discards the disturbed times. The
-    next telemetry reading lists the other processes under "others", or has None there if they are unknown."""
+    """Repeats a timing until no other process uses the GPU meanwhile."""
 
     def __init__(self) -> None:
         self._running: set[int] | None = None
@@ -32,7 +29,7 @@ class UndisturbedGpu:
         self._met: set[str] = set()
 
     def ask(self, process: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Returns the measuring process's answer, timed undisturbed. Raises ChildDied, ChildHung or GpuBusy."""
+        """Returns an answer with undisturbed times. Raises ChildDied, ChildHung or GpuBusy."""
         if self._running is None:
             self._find(process.ask({"ask": "look"}, deadline_s=deadline_s)["seen"])
         for _ in range(1 + MOST_WAITS):
@@ -68,7 +65,7 @@ class UndisturbedGpu:
 
 
 def _describe_process(process_id: int) -> str:
-    """Returns a process's id and name; for a process of another container, its id on the host without a name."""
+    """Returns a process's id and name. A process of another container has no name."""
     try:
         name = Path(f"/proc/{process_id}/comm").read_text(errors="replace").strip()
     except OSError:

@@ -1,14 +1,8 @@
-"""Times pairs of cubins on this machine's GPU, one new process per launch of a pair.
+"""Times pairs of cubins on this machine's GPU, with one new process per launch of a pair.
 
-A launch checks both sides of a pair against the reference, times them in interleaved rounds, and returns the median of
-each side. Whatever varies between processes, such as addresses and clocks, varies between launches, so the spread of
-launches shows how certain the difference of the sides is. Each side brings its own library, because the grids may
-differ too.
-
-A process times up to PAIRS_AT_ONCE pairs one after the other, because its start and its CUDA context take about half of
-a launch (H200, 2026-11). These pairs share one library process too, which computes all references before the first
-launch. Each pair is still launched only once per process, with new inputs.
-"""
+A launch checks both cubins, times them in alternation, and returns both medians. Addresses and clocks vary between
+processes, so the spread of launches shows how certain the difference is. A process times up to PAIRS_AT_ONCE pairs once
+each, because its start takes half of a launch's time (H200, 2026-11)."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +70,7 @@ class NoCupti(ExpectedError):
 
 @dataclass(frozen=True)
 class RoundCounts:
-    """Says how many rounds a launch times: `warm_up` first, then as many as take `fill_us`, from `least` to `most`."""
+    """How many rounds a launch times: as many as take `fill_us`, within limits."""
 
     warm_up: int
     least: int
@@ -100,15 +94,14 @@ class ReplaySide:
 
 @dataclass(frozen=True)
 class PairWork:
-    """Two cubins to time beside each other by `metric`. `launches` is the number of earlier launches. If `describes`,
-    the launch also describes both sides for a profiler. `label` distinguishes pairs of one kernel and problem."""
+    """Two cubins to compare. `label` distinguishes pairs of one kernel and problem."""
 
     kernel: str
     problem: str
     base: ReplaySide
     head: ReplaySide
-    launches: int = 0
-    describes: bool = False
+    launches: int = 0  # how many there were before
+    describes: bool = False  # for a profiler
     label: str = ""
     metric: Metric = "time"
 
@@ -122,43 +115,41 @@ class PairWork:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """Returns the base's library, or () if the head has the same library, as in comparisons of toolchains."""
+        """Returns the base's library, or () if both cubins have the same library."""
         return () if self.base.library == self.head.library else (self.base.library,)
 
 
 @dataclass(frozen=True)
 class Launched:
-    """Holds the median time, or span, of each side in one new process. `described` are the launches of both sides, or
-    the reason for their absence. `not_apart` says why host code ran in the process that measured, or is ""."""
+    """The median microseconds of both cubins in one new process."""
 
     base_us: float
     head_us: float
     timer: Literal["cupti", "events"] = "cupti"
     telemetry: tuple[Mapping[str, Any], ...] = ()
-    described: Described | str = ()
-    not_apart: str = ""
+    described: Described | str = ()  # both launches, or why they are missing
+    not_apart: str = ""  # why host code ran in the process that measured
 
 
 @dataclass(frozen=True)
 class LaunchFailed:
-    """Describes a launch that gave no times. `failure` is a sentence. `is_of_head` is True only if the head has failed.
-    `is_final` is False if a process died or faulted on the GPU, because the next launch may then succeed."""
+    """A launch that gave no times. `failure` is a sentence."""
 
     failure: str
-    is_of_head: bool
-    is_final: bool
+    is_of_head: bool  # whether only the head failed
+    is_final: bool  # False after a fault: the next launch may succeed
 
 
 LaunchResult = Launched | LaunchFailed
 
 
 class PairBench:
-    """Times pairs, and races the configs of one side. `gpu_s` counts the seconds of holding the GPU."""
+    """Times pairs of cubins, and finds the fastest config of a library. `gpu_s` counts the seconds on the GPU."""
 
     def __init__(
         self, gpu_index: int, arch: str, store_url: str, *, rounds: RoundCounts = COMPARED, may_use_events: bool = False
     ) -> None:
-        """Notes which GPU to use. The GPU is first used for the first timing, and must be free then."""
+        """Notes which GPU to use. The GPU must be free at the first timing."""
         self._index, self._arch = gpu_index, arch
         self._rounds, self._may_use_events = rounds, may_use_events
         self._gpu: device.Gpu | None = None
@@ -170,8 +161,7 @@ class PairBench:
         self.gpu_s = 0.0
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Yields each pair with the result of one launch. All launches run in one process, which is replaced if a
-        launch fails or runs host code. All pairs have the same two libraries. Raises GpuMissing, GpuBusy or NoCupti."""
+        """Yields each pair with the result of one launch. All pairs must have the same two libraries."""
         self._start_ahead((works[0].head.library, *works[0].others))
         described = [self._describe(each) for each in works]
         child: GpuProcesses | None = None
@@ -200,8 +190,7 @@ class PairBench:
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
     ) -> tuple[Params, ...]:
-        """Checks and times the configs of one side. Returns the fastest config, then those that tie with it, or () if
-        no config's result is right. Raises GpuMissing, GpuBusy or MeasureFailed."""
+        """Returns a library's fastest config and those that tie with it, or () if no result is right."""
         configs = tuple(each.config for each in cubins)  # otherwise only the short list is prepared
         setup = GpuSetup(library, kernel, problem, store_url, configs=configs, environment=self._environment)
         try:
@@ -217,7 +206,7 @@ class PairBench:
             self.gpu_s += child.gpu_s
 
     def close(self) -> None:
-        """Ends the processes that were started ahead for the next launches."""
+        """Ends the processes that were started ahead."""
         while self._ahead:
             self._ahead.pop().close()
         self._cubins.close()
@@ -233,15 +222,13 @@ class PairBench:
         return {"CUDA_VISIBLE_DEVICES": self.find_gpu().uuid}
 
     def find_gpu(self) -> device.Gpu:
-        """Returns the GPU if no other process uses it. Only the first call checks that, because later our own processes
-        use the GPU. Raises GpuMissing or GpuBusy."""
-        if self._gpu is None:
+        """Returns the GPU. Raises GpuMissing or GpuBusy."""
+        if self._gpu is None:  # checked once, because later our own processes use the GPU
             self._gpu = usable_gpu(self._index, self._arch)
         return self._gpu
 
     def _start_ahead(self, libraries: tuple[Path, ...]) -> None:
-        """Starts the processes of the next launches, which import CuPy and the libraries while another process
-        measures. They do not use the GPU yet. A watched operator imports PyTorch, which takes 3 to 4 s of a core."""
+        """Starts the processes of the next launches, which import libraries while another process measures."""
         if libraries != self._libraries:
             while self._ahead:
                 self._ahead.pop().close()
@@ -258,8 +245,8 @@ class PairBench:
         return self._ahead.pop(0)
 
     def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
-        """Returns the preparation of a launch, or its failure. Each launch has new inputs, so that no difference
-        depends on one set. The other side is described once for all launches, because a description holds no inputs."""
+        """Returns the preparation of a launch, or its failure."""
+        # Each launch has new inputs, so that no difference depends on one set.
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
         key = (work.kernel, work.problem, repr(work.configs))
         try:
@@ -326,7 +313,7 @@ class PairBench:
 
 
 def describe_not_apart(introduction: Mapping[str, Any]) -> str:
-    """Returns why the process that ran host code also measured, or "" if not. Prefers the watch file's reason."""
+    """Returns why the process that ran host code also measured, or "" if it did not."""
     if introduction.get("library_runs_apart", True):
         return ""
     return str(introduction.get("stated") or introduction.get("not_apart"))

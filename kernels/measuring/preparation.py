@@ -1,4 +1,4 @@
-"""Names a problem to prepare, asks the library process to describe it, and asks the measuring process to prepare it."""
+"""Asks the library process to describe a problem, and the measuring process to prepare it."""
 
 import secrets
 import time
@@ -21,24 +21,22 @@ SEEDS = 2**31
 
 
 def draw_seed() -> int:
-    """Returns a random seed for inputs. A library that could guess the seed could tell which inputs are compared."""
+    """Returns a random seed for inputs. A library must not be able to guess it."""
     return secrets.randbelow(SEEDS)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Names a problem to prepare. `sides` maps the library folder of each other side of a replay to that side's
-    description, or to None (no such kernel, or a watched operator). `configs` are the configs to launch, or None for
-    the short list. `by_library` says why the library process has to measure a watched operator, or is ""."""
+    """Names a problem to prepare."""
 
     library: Path
     kernel: str
     problem: str
     store_url: str
     seed: int = field(default_factory=draw_seed)
-    sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    configs: Sequence[Params] | None = None
-    by_library: str = ""
+    sides: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)  # descriptions by other libraries
+    configs: Sequence[Params] | None = None  # None for the short list
+    by_library: str = ""  # why the library process must measure, or ""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -52,7 +50,7 @@ class Preparation:
 
 
 def describe(library: ChildProcess, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
-    """Returns each side's description of the problem, by library folder, or None for a watched operator."""
+    """Returns each library's description of a problem, or None for a watched operator."""
     described = library.ask({**make_question(preparation), "ask": "describe problem"}, deadline_s=left_s(deadline))
     if described["problem"] is None:
         return None
@@ -62,16 +60,15 @@ def describe(library: ChildProcess, preparation: Preparation, deadline: float) -
 
 @dataclass(frozen=True)
 class OperatorAnswer:
-    """Holds a library's description of a watched operator. If the library's process must measure it, `operator` is None
-    and `why` gives the reason. `stated` is the reason in the watch file, or ""."""
+    """A library's description of a watched operator, or why the library's process must measure the operator."""
 
     operator: Mapping[str, Any] | None
     why: str
-    stated: str
+    stated: str  # the reason in the watch file, or ""
 
 
 def describe_operator(library: ChildProcess, preparation: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
-    """Returns a library process's description of an operator. Sends the seed of measured inputs only after that."""
+    """Returns a library process's description of an operator."""
     operator: dict[str, Any] = {}
     stated = ""
     described = {**make_question(preparation), "library": str(folder), "ask": "describe operator"}
@@ -86,8 +83,7 @@ def describe_operator(library: ChildProcess, preparation: Preparation, folder: P
 
 
 def make_question(preparation: Preparation) -> dict[str, Any]:
-    """Returns a request for a description of the problem. The request leaves out the seed, because a library that knew
-    the inputs could adapt the described launches to the inputs."""
+    """Returns a request for a description of the problem. The library must not learn the seed of the inputs from it."""
     configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
     asked = {name: value for name, value in preparation.request.items() if name != "seed"}
     return {**asked, "configs": configs}
@@ -100,7 +96,7 @@ def prepare(
     problems: Mapping[str, Any],
     deadline: float,
 ) -> dict[str, Any]:
-    """Prepares a described problem in the measuring process, and returns the answer of that process."""
+    """Prepares a described problem in the measuring process, and returns its answer."""
     library.begin({**preparation.request, "ask": "reference"})
     measuring.begin(
         {**preparation.request, "ask": "prepare", "problems": problems}

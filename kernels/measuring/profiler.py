@@ -1,6 +1,4 @@
-"""Runs Nsight Compute on a process that launches stored cubins (kernels/gpu/profiled_launches.py). Both can start
-before the launches are known: the process then imports CuPy and waits, without using the GPU. If both started later,
-these starts would take most of the time for which reading counters holds the GPU."""
+"""Runs Nsight Compute on a process that launches stored cubins. Both can start before the launches are known."""
 
 import json
 import os
@@ -34,11 +32,11 @@ ERROR = re.compile(r"==ERROR== (.*)")
 
 
 class NoCounters(Exception):
-    """Raised if hardware counters cannot be read. The message continues the sentence "no counters: "."""
+    """Raised if hardware counters cannot be read. The message follows "no counters: "."""
 
 
 class GpuWanted(Exception):
-    """Raised if profiling was stopped because a series waits for the GPU."""
+    """Raised if profiling stopped because another process waits for the GPU."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,12 @@ class _Started:
 
     @property
     def file(self) -> Path:
-        """Returns the path of the file for which the process waits. The file names what to launch."""
+        """Returns the path of the file that names the launches. The process waits for it."""
         return Path(self.folder.name) / "launches.json"
 
 
 class Profiler:
-    """Holds a started Nsight Compute that can profile one GPU once. Profiling ends when a series waits for the GPU."""
+    """A started Nsight Compute, which can profile one GPU once."""
 
     def __init__(self, gpu_uuid: str, metrics: Sequence[str], is_wanted: Callable[[], bool] = lambda: False) -> None:
         program = shutil.which("ncu")
@@ -62,8 +60,7 @@ class Profiler:
         self._started = None if program is None else _start(program, gpu_uuid, metrics)
 
     def profile(self, described: Described, store_url: str) -> str:
-        """Profiles the described launches, and returns what Nsight Compute printed. Raises NoCounters if that fails. If
-        a series waits for the GPU, ends Nsight Compute and raises GpuWanted."""
+        """Returns Nsight Compute's output for launches. Raises NoCounters, or GpuWanted if another process waits."""
         if self._started is None:
             raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
         cubins = LocalCubins(store_url)

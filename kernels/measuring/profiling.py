@@ -1,5 +1,4 @@
-"""Reads hardware counters of launches with Nsight Compute. No time of a profiled launch is kept, because Nsight Compute
-repeats each launch until all counters are read, and empties L2 before each repetition."""
+"""Reads hardware counters of launches with Nsight Compute, without their times."""
 
 import csv
 import io
@@ -54,18 +53,18 @@ WEIGHTS: Mapping[str, str] = {
 
 
 def start_profiler(gpu_uuid: str, is_wanted: Callable[[], bool] = lambda: False) -> Profiler:
-    """Starts Nsight Compute for all counters. If it is not installed, the first use raises NoCounters."""
+    """Starts Nsight Compute. If it is not installed, the first use raises NoCounters."""
     return Profiler(gpu_uuid, [CYCLES, *(metric for each in METRICS.values() for metric in each)], is_wanted)
 
 
 def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Counts, ...]:
-    """Returns the counters of each config, in order of `described`. Raises NoCounters if they cannot be read."""
+    """Returns the counters of each described config. Raises NoCounters if they cannot be read."""
     with start_profiler(gpu_uuid) as profiler:
         return count_with(profiler, described, store_url)
 
 
 def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
-    """Reads each config's counters with `profiler`. Raises NoCounters if that fails or if `described` is a sentence."""
+    """Returns the counters of each described config, as a started profiler reads them. Raises NoCounters."""
     if isinstance(described, str):
         raise NoCounters(described)
     output = profiler.profile(described, store_url)
@@ -85,9 +84,7 @@ def add_counts(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> tuple[Measured, ...]:
-    """Returns the measurements with counters in the kernel's details, or with the reason why they are missing.
-    `configs` are the described configs: the winner, then those that tied with it. Counters in `known`
-    (known_counters.py) are not read again, and if all are known, no profiler is started."""
+    """Returns the measurements with hardware counters, or with the reason why they are missing."""
     try:
         winner, *tied = _find_counted(described, store_url, gpu, known, start)
     except NoCounters as reason:
@@ -106,7 +103,7 @@ def add_counts(
 def _find_counted(
     described: Described | str, store_url: str, gpu: Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> list[Counted]:
-    """Returns the counters of each config, in the order of `described`. Raises NoCounters if they cannot be read."""
+    """Returns the counters of each described config. Raises NoCounters if they cannot be read."""
     if isinstance(described, str):
         raise NoCounters(described)
     launches = _identify(described, store_url, gpu)
@@ -117,9 +114,8 @@ def _find_counted(
 def count_several(
     runs: Sequence[Described | str], *, store_url: str, gpu: Gpu, known: Mapping[str, Counted], profiler: Profiler
 ) -> Mapping[str, Counted]:
-    """Reads the counters of several runs with one start of Nsight Compute. Returns them by launch, without those in
-    `known`. Returns {} if one launch cannot be read; the caller then reads each run alone. Start and end take 2 s of
-    the 2.4 s that a run with one launch takes alone (H100, 2026-11-26)."""
+    """Returns the unknown counters of several runs by launch, or {} if one of them cannot be read."""
+    # One start of Nsight Compute for all runs, because it takes 2 of 2.4 s per run (H100, 2026-11-26).
     described = [each for run in runs if not isinstance(run, str) for each in run]
     try:
         return _count_unknown(_identify(described, store_url, gpu), described, store_url, known, lambda: profiler)
@@ -134,20 +130,20 @@ def _count_unknown(
     known: Mapping[str, Counted],
     start: Callable[[], Profiler],
 ) -> Mapping[str, Counted]:
-    """Returns, by launch, the counters of launches that are not in `known`. Starts no profiler if all are known."""
+    """Returns the counters of launches that are not in `known`, by launch."""
     unknown = {launch: each for launch, each in zip(launches, described, strict=True) if launch not in known}
     counted = count_with(start(), list(unknown.values()), store_url) if unknown else ()
     return {launch: Counted(launch, each) for launch, each in zip(unknown, counted, strict=True)}
 
 
 def _identify(described: Described, store_url: str, gpu: Gpu) -> list[str]:
-    """Returns each launch's hash by identify_launch (known_counters.py). Raises NoCounters if the store fails."""
+    """Returns each launch's hash. Raises NoCounters if the store fails."""
     codes = _find_codes([each.content_key for each in described], store_url)
     return [identify_launch(each, codes[each.content_key], gpu.uuid, gpu.driver) for each in described]
 
 
 def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
-    """Returns the stored hash of each key's machine code, or else the key. Raises NoCounters if the store fails."""
+    """Returns the hash of each key's machine code, or else the key itself."""
     try:
         outcomes = CubinStore(store_url).outcomes(content_keys)
     except StoreError as error:
@@ -156,7 +152,7 @@ def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str
 
 
 def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> Mapping[str, Any]:
-    """Returns the counters of both sides of a replay under "good" and "bad", or a reason under "missing"."""
+    """Returns the counters of two compared commits under "good" and "bad", or a reason under "missing"."""
     try:
         good, bad = count(described, store_url, gpu_uuid)
     except NoCounters as reason:
@@ -165,8 +161,7 @@ def count_pair(described: Described | str, *, store_url: str, gpu_uuid: str) -> 
 
 
 def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
-    """Returns the counters of each config, in order, from the output of `ncu --csv`. Each counter is a median over
-    TIMES runs. `launches` has the launches per run of each config. Ends before the first partly profiled config."""
+    """Returns the counters of each config from the output of `ncu --csv`."""
     lines = output.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     values: dict[int, dict[str, float]] = {}
@@ -179,6 +174,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
     profiled = [values[number] for number in sorted(values)]
     counted = []
     for number in launches:
+        # `number` counts the config's launches.
         runs = [profiled[start : start + number] for start in range(0, TIMES * number, number)]
         if len(runs[-1]) < number:
             break
@@ -189,7 +185,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
 
 
 def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
-    """Returns the counters of one run from its launches' metrics, without counters that one of the launches lacks."""
+    """Returns the counters of one run from the metrics of its launches."""
     named = [_add_metrics(each) for each in launches]
     if len(named) == 1:
         return named[0]

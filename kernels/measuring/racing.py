@@ -1,10 +1,7 @@
-"""Decides which configs stay in a sweep's race, and which finalist wins. Needs no GPU and no clock.
+"""Decides which configs stay in a sweep's race, and which config wins.
 
-A config leaves the race only when the whole confidence interval of its median is slower than the fastest config's.
-Fewer than 6 samples give no distribution-free interval, so the lower bound is then the config's fastest sample less a
-margin for luck. Kernel times have a hard floor and a long upper tail, so the fastest of a few samples is close to the
-median, and a slow outlier removes no config.
-"""
+A config leaves the race when the whole confidence interval of its median is slower than the fastest config. Fewer than
+6 samples give no interval. Then the fastest sample, less a margin, is the lower bound."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +24,7 @@ class RacePolicy:
 
 
 def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> list[int]:
-    """Returns the ids of the configs that are still in the race, fastest first. The fastest is always among them."""
+    """Returns the ids of the configs that are still in the race, fastest first."""
     bounds = {each: _find_bounds(samples, policy) for each, samples in samples_us.items() if samples}
     if not bounds:
         return []
@@ -37,8 +34,7 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 
 
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
-    """Returns how many samples each config gets in a round: `samples`, or fewer if these take over `policy.most_s`, but
-    not under `policy.least`. `medians_us` has a median per config. 60 samples of 5 ms take 2.7 s with rests."""
+    """Returns how many samples each config gets in a round, which may not take too long."""
     turn_us = sum(medians_us)
     takes_s = (samples * turn_us + find_rests_us(samples, turn_us)) * 1e-6
     if takes_s <= policy.most_s:
@@ -47,7 +43,7 @@ def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePoli
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
-    """Returns the finalist with the fastest median of fresh samples, and all that tie with it, starting with itself."""
+    """Returns the id of the fastest config, and the ids of all that tie with it, including its own."""
     intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
     ordered = sorted(intervals, key=lambda each: intervals[each].median)
     winner = ordered[0]
@@ -61,7 +57,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tupl
 
 
 def _find_bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
-    """Returns the lower bound of the confidence interval of a config's median, the median, and the upper bound."""
+    """Returns the lower bound of a config's confidence interval, its median, and the upper bound."""
     interval = median_interval(samples)
     if len(samples) < 6:
         return min(samples) * (1 - policy.luck), interval.median, max(samples)

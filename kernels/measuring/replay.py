@@ -1,5 +1,4 @@
-"""Replays two stored cubins of one kernel on one GPU, launch after launch in new processes (pair_bench.py). If the
-sides' times differ, both sides are profiled once after the last timing. This module does not judge a difference."""
+"""Compares two stored cubins of one kernel on one GPU, and profiles both if their times differ."""
 
 import datetime as dt
 import socket
@@ -26,7 +25,7 @@ no change, and reading counters takes 6 s of the GPU."""
 
 
 class ReplayFailed(ExpectedError):
-    """Raised if no launch can compare the sides. The message is a sentence on the side that fails."""
+    """Raised if no launch can compare the two cubins."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """Holds the times of a replay; element i is the median of launch i. `counters` has the sides' hardware counters
-    under "good" and "bad", or a reason under "missing"; None if the cubins are equal or the times do not differ."""
+    """The times of two compared cubins. Element i is the median of launch i."""
 
     host: str
     gpu_uuid: str
@@ -58,12 +56,11 @@ class ReplayResult:
     gpu_s: float
     started_at: dt.datetime
     finished_at: dt.datetime
-    counters: Mapping[str, Any] | None = None
+    counters: Mapping[str, Any] | None = None  # None if the times do not differ
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
-    """Times two cubins in turn, each launch in a new process. Returns the times of all launches. Raises GpuMissing,
-    GpuBusy, MeasureFailed (this GPU cannot be used) or ReplayFailed (a side cannot be launched)."""
+    """Times two cubins in turn, each launch in a new process. Raises ReplayFailed if a cubin cannot be launched."""
     with PairBench(request.gpu_index, request.arch, request.store_url, rounds=REPLAYED, may_use_events=True) as bench:
         gpu, started_at = bench.find_gpu(), dt.datetime.now(dt.UTC)
         done = _launch_all(bench, request, on_launch)
@@ -115,6 +112,6 @@ def _launch_all(bench: PairBench, request: ReplayRequest, on_launch: Callable[[i
 
 
 def is_different(base_us: Sequence[float], head_us: Sequence[float]) -> bool:
-    """Returns whether the ratios' confidence interval excludes 1 and their median is LEAST_DIFFERENCE or more off 1."""
+    """Returns whether two cubins' times differ clearly."""
     ratio = ratio_interval(base_us, head_us)
     return ratio is not None and not ratio.low <= 1.0 <= ratio.high and abs(ratio.median - 1.0) >= LEAST_DIFFERENCE

@@ -1,8 +1,4 @@
-"""Sweeps a search space on one GPU: checks and times every config, races losers out, and times the finalists again.
-
-Decides what the GPU child does next, and survives the child's failures. A config that hangs or kills the child costs
-only its own trial, because the child is replaced and the race continues with the samples taken so far.
-"""
+"""Sweeps a search space on one GPU: checks and times every config, drops slow configs, and times the fastest again."""
 
 import time
 from collections import defaultdict
@@ -46,12 +42,11 @@ OnTrial = Callable[[TrialResult], None]
 
 
 class SweepFailed(ExpectedError):
-    """Raised if the GPU fails for a reason that no config caused. The message is a sentence."""
+    """Raised if the GPU fails for a reason that no config caused."""
 
 
 class WrongOutput(SweepFailed):
-    """Raised if the result of a timed launch differs from the reference. The message is a sentence. `identity` is the
-    number of the config, or None if several may be the reason."""
+    """Raised if a timed launch gives a wrong result. `identity` is None if several configs may be the reason."""
 
     def __init__(self, sentence: str, identity: int | None) -> None:
         super().__init__(sentence)
@@ -60,8 +55,7 @@ class WrongOutput(SweepFailed):
 
 @dataclass(frozen=True)
 class GpuSetup(Preparation):
-    """Names the problem that a GPU child prepares. `environment` may select the GPU (CUDA_VISIBLE_DEVICES). Packages in
-    the folder `packages` are imported before installed ones."""
+    """Names the problem that a GPU process prepares. Packages in `packages` are imported before installed ones."""
 
     environment: dict[str, str] = field(default_factory=dict)
     packages: Path | None = None
@@ -75,10 +69,10 @@ class SweepResult:
 
 
 class GpuChild:
-    """Holds a prepared GPU child, which is replaced when it dies. Counts the seconds of holding the GPU."""
+    """A prepared GPU process, which is replaced when it dies."""
 
     def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
-        """Prepares the problem in processes that `spawn` returns; if `spawn` is None, in new ones."""
+        """Prepares the problem in processes from `spawn`, by default in new ones."""
         self._setup = setup
         self._spawn = spawn or partial(
             GpuProcesses, setup.library, environment=setup.environment, packages=setup.packages
@@ -95,9 +89,7 @@ class GpuChild:
         self._start()
 
     def ask(self, request: dict[str, Any], deadline_s: float = TRIAL_DEADLINE_S) -> dict[str, Any]:
-        """Sends a request, and returns the answer. Raises ChildDied or ChildHung; the next request then starts a new
-        child and loads every checked config again. Raises StoreError if the store does not give the request's cubin,
-        and WrongOutput if a timed result is wrong."""
+        """Sends a request, and returns the answer. The next request after ChildDied or ChildHung starts a new child."""
         if self._child is None or not self._child.alive:
             self._restart()
         assert self._child is not None
@@ -117,7 +109,7 @@ class GpuChild:
         return answer
 
     def trial(self, identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> TrialResult:
-        """Checks and times one config. A config that takes far longer than `best_us` gets a single sample."""
+        """Checks and times one config. A config much slower than `best_us` gets a single sample."""
         deadline_s = find_deadline_s(self._longest_s)
         spent_s = self.spent_s["trial"]
         try:
@@ -137,12 +129,12 @@ class GpuChild:
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Removes a checked config that killed the child later, so that a new child does not load it."""
+        """Removes a checked config that killed the process later."""
         self._checked.pop(identity, None)
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Marks a config as checked and right, so that it may be timed. An interrupted sweep may have checked it."""
+        """Marks a config as checked and right. An interrupted sweep may have checked it."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
@@ -157,11 +149,11 @@ class GpuChild:
         return {each: tuple(times) for each, times in zip(ids, answer["samples_us"], strict=True)}
 
     def load(self, identity: int) -> None:
-        """Loads a checked config, so that requests for rounds may name it."""
+        """Loads a checked config, so that it can be timed in rounds."""
         self.time([identity], 1, TRIAL_DEADLINE_S)
 
     def describe(self, identities: Sequence[int]) -> Described | str:
-        """Describes checked configs' launches, or returns why it cannot describe one. Raises ChildDied or ChildHung."""
+        """Returns the launches of checked configs for a profiler, or why one cannot be described."""
         return describe(self.ask, [_make_request(each, self._checked[each]) for each in identities])
 
     def close(self) -> None:
@@ -172,12 +164,12 @@ class GpuChild:
 
     @property
     def seed(self) -> int:
-        """Returns the seed from which the current processes made their inputs."""
+        """Returns the seed of the current inputs."""
         return self._setup.seed
 
     def _restart(self) -> None:
-        """Starts new processes with a new seed, because the old library process was told the old seed."""
-        self._setup = replace(self._setup, seed=draw_seed())
+        """Starts new processes with a new seed."""
+        self._setup = replace(self._setup, seed=draw_seed())  # the old library process knows the old seed
         self._start()
 
     def _start(self) -> None:
@@ -210,13 +202,12 @@ class GpuChild:
 
 
 def find_deadline_s(longest_s: float | None) -> float:
-    """Returns the deadline of a trial in seconds. `longest_s` is the longest answer so far; None if there is none."""
+    """Returns the deadline of a trial in seconds. `longest_s` is the longest answer so far."""
     return TRIAL_DEADLINE_S if longest_s is None else min(TRIAL_DEADLINE_S, max(NEXT_DEADLINE_S, 20 * longest_s))
 
 
 def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable[Mapping[str, Any]]) -> Described | str:
-    """Returns a GPU child's descriptions of the launches of each config's cubin, for a profiler. If one config has no
-    description, returns a sentence that says why. Raises ChildDied or ChildHung."""
+    """Returns the launches of each config for a profiler, or why one cannot be described."""
     found = []
     for each in requests:
         answer = ask({**each, "ask": "describe"})
@@ -227,7 +218,7 @@ def describe(ask: Callable[[dict[str, Any]], dict[str, Any]], requests: Iterable
 
 
 def trial_request(identity: int, cubin: Cubin, samples: int, best_us: float | None = None) -> dict[str, Any]:
-    """Returns a request to check and time one config. A config that takes far longer than `best_us` is timed once."""
+    """Returns a request to check and time one config. A config much slower than `best_us` is timed once."""
     return {**_make_request(identity, cubin), "ask": "trial", "samples": samples, "best_us": best_us}
 
 
@@ -245,15 +236,10 @@ def sweep(
     floor_us: float = 0.0,
     drawn: Collection[str] = (),
 ) -> SweepResult:
-    """Checks every cubin and takes its first samples as it arrives, races the correct ones, and times the finalists
-    again.
+    """Checks and times every config as its cubin arrives, drops slow configs, and times the fastest again.
 
-    `earlier` maps config keys to trials that an earlier, killed sweep finished (kernels/measuring/journal.py); these
-    trials are not repeated. `on_trial` is called with each new trial when it ends, and again at the end if it got more
-    samples. A median under `floor_us` is impossible, so a config with such a median counts as wrong. `drawn` are the
-    keys of configs outside of the short list, which come last. After one of them hangs or kills the child, no further
-    one is tried.
-    """
+    `earlier` has trials of a killed sweep, which are not repeated. `on_trial` is called again for a trial that gets
+    more samples. A median under `floor_us` counts as wrong. `drawn` are configs outside of the short list."""
     policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
     best_us: float | None = None
@@ -276,7 +262,7 @@ def sweep(
 def choose_winner(
     gpu: GpuChild, trials: Sequence[TrialResult], *, on_trial: OnTrial, policy: RacePolicy | None = None
 ) -> SweepResult:
-    """Returns the winner after racing right configs and timing finalists again. Gives changed trials to `on_trial`."""
+    """Returns the winner after timing the right configs again. Gives changed trials to `on_trial`."""
     policy = policy or RacePolicy()
     raced: dict[int, TrialResult] = dict(enumerate(trials))
     fresh: dict[int, tuple[float, ...]] = {}
@@ -328,8 +314,7 @@ def _list_samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]
 def _time_more(
     gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
 ) -> dict[int, tuple[float, ...]]:
-    """Returns the samples of several configs in microseconds. If the child dies or a result is wrong, times each config
-    alone. A config that then fails becomes a failed trial, although it passed its check."""
+    """Returns the samples of several configs in microseconds. A config that fails now becomes a failed trial."""
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:
         return gpu.time(ids, samples, deadline)

@@ -1,1 +1,1 @@
-"""Finds out whether a GPU is ill. Contains the rules, the canary, and the process that watches for Xid errors."""
+"""Finds out whether a GPU is ill. The times of an ill GPU cannot be trusted."""

@@ -1,7 +1,7 @@
-"""Times two fixed kernels before and after each job: one that is bound by arithmetic and one that is bound by memory.
-No commit changes these kernels, so if their times change, the GPU has changed. Runs inside the GPU child; on an idle
-GPU it runs in a process of its own (child role `canary`). Do not change the kernels' source, because new kernels' times
-cannot be compared with earlier times. If a change is necessary, raise HARNESS in kernels/__init__.py."""
+"""Times two fixed kernels before and after each job. If their times change, the GPU has changed.
+
+Do not change their source, because new times could not be compared with earlier ones. If you must, raise HARNESS in
+kernels/__init__.py."""
 
 import functools
 import statistics
@@ -30,7 +30,7 @@ extern "C" __global__ void canary_memory(const float4* from, float4* to, int n) 
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Times the canary (two fixed kernels) once. Returns its times with NVML's readings from before and after."""
+    """Times two fixed kernels once. Returns their times and NVML's readings."""
     telemetry = Telemetry(request["gpu_uuid"])
     before = telemetry.read("before the canary")
     times_us = canary(timing.timer())
@@ -38,7 +38,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def canary(timer: timing.Timer) -> dict[str, float]:
-    """Returns the median microseconds of each of the two canary kernels over SAMPLES launches, by the kernel's name."""
+    """Returns the median microseconds of the two fixed kernels, by name."""
     times_us = {}
     for name, launch in _launches().items():
         kernels = timer.names(launch)

@@ -1,6 +1,4 @@
-"""Decides from readings of a GPU whether the GPU is ill, which means that its times cannot be trusted. Three signs show
-it: an Xid error that programs do not cause, a memory error that ECC could not correct, and a canary that is slower than
-before. The code here needs no NVML, no clock and no database."""
+"""Decides from readings whether a GPU is ill. The times of an ill GPU cannot be trusted."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,13 +30,13 @@ class Illness:
 
 
 def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
-    """Returns the illness that readings of one GPU show, or None if they show none. The readings are in order of time.
-    Memory errors count only if their number grows, because NVML reports the number since the driver's start."""
+    """Returns the illness that readings of one GPU show, or None. The readings are in order of time."""
     first: int | None = None
     for reading in readings:
         for xid in reading.get("xids") or ():
             if xid not in HARMLESS_XIDS:
                 return Illness("xid", f"the driver reported Xid {xid}")
+        # NVML counts memory errors since the driver's start, so only growth matters.
         count = reading.get("ecc_uncorrected")
         if count is None:
             continue
@@ -49,14 +47,14 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """Returns an illness if even the fastest canary in `readings` is over DRIFT slower than the median of `history`.
-    One slow canary may have met a power cap. Otherwise, or if `history` has fewer than ENOUGH, returns None."""
+    """Returns an illness if even the fastest canary is much slower than earlier ones, else None."""
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]
         now = [reading[name] for reading in readings if reading.get(name)]
         if len(before) < ENOUGH or not now:
             continue
         usual_us = statistics.median(before)
+        # One slow canary may have met a power cap.
         slower = min(now) / usual_us - 1.0
         if slower > DRIFT:
             return Illness("canary", f"its {what} canary takes {min(now):.1f} us, {slower:.1%} over {usual_us:.1f} us")

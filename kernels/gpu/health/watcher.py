@@ -1,5 +1,4 @@
-"""Reads a GPU's health through child processes with deadlines, because reading a GPU that fell off the bus can hang the
-reading process. One child process watches the GPU all the time; another runs one canary and ends."""
+"""Reads a GPU's health through child processes, because reading a broken GPU can hang a process."""
 
 from contextlib import closing
 from typing import Any
@@ -13,18 +12,18 @@ CANARY_LIMIT_S = 120.0
 
 
 class NoAnswer(Exception):
-    """Raised if the GPU's health could not be read. The message is a sentence."""
+    """Raised if the GPU's health cannot be read."""
 
 
 class Watcher:
-    """Watches one GPU through a child process. `look` starts the process if it does not run."""
+    """Watches one GPU through a child process."""
 
     def __init__(self, gpu_uuid: str) -> None:
         self._gpu_uuid = gpu_uuid
         self._child: ChildProcess | None = None
 
     def look(self) -> Reading:
-        """Returns a reading with the GPU's errors since the last call. Raises NoAnswer if the child fails or hangs."""
+        """Returns the GPU's errors since the last call. Raises NoAnswer if they cannot be read."""
         if self._child is None or not self._child.alive:
             self.close()
             self._child = ChildProcess("watch")
@@ -40,7 +39,7 @@ class Watcher:
 
 
 def canary(gpu_uuid: str) -> list[Reading]:
-    """Runs one canary on an idle GPU, and returns its readings. Raises NoAnswer if the child fails or hangs."""
+    """Times the canary kernels on an idle GPU. Raises NoAnswer if that fails."""
     try:
         with closing(ChildProcess("canary", environment={"CUDA_VISIBLE_DEVICES": gpu_uuid})) as child:
             readings: list[Any] = child.ask({"gpu_uuid": gpu_uuid}, deadline_s=CANARY_LIMIT_S)["readings"]

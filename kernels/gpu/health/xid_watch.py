@@ -1,6 +1,4 @@
-"""Answers the requests of child role `watch`: reads Xid errors and memory errors through NVML while the GPU is idle.
-This process makes no CUDA context, so a watched GPU stays idle. Where NVML reports no events (some virtual machines),
-the operating system's log is read instead, if the user may read the log."""
+"""Answers the requests of child role `watch`: reads Xid and memory errors while the GPU is idle."""
 
 import os
 import re
@@ -22,7 +20,7 @@ _watch: "Watch | None" = None
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the GPU's telemetry and the Xid errors since the last request. The first request names the GPU."""
+    """Returns the GPU's telemetry and the Xid errors since the last request."""
     global _watch
     if _watch is None:
         _watch = Watch(request["gpu_uuid"])
@@ -60,14 +58,14 @@ class Watch:
 
 
 class KernelLog:
-    """Reads the operating system's log for messages about one GPU, written after `open`."""
+    """The messages about one GPU that the operating system logs from now on."""
 
     def __init__(self, handle: int, bus_id: str) -> None:
         self._handle, self._bus_id = handle, bus_id
 
     @classmethod
     def open(cls, bus_id: str, path: str = "/dev/kmsg") -> "KernelLog | None":
-        """Opens the log at its end. Returns None if this user may not read the log."""
+        """Opens the log at its end. Returns None if the user may not read it."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             os.lseek(handle, 0, os.SEEK_END)
@@ -87,6 +85,6 @@ class KernelLog:
 
 
 def xids_in(text: str, bus_id: str) -> list[int]:
-    """Returns the numbers of one GPU's Xid errors in a part of the operating system's log. The log shortens NVML's bus
-    id 00000000:19:00.0 to 0000:19:00."""
+    """Returns the numbers of one GPU's Xid errors in a text of the system's log."""
+    # The log shortens NVML's bus id 00000000:19:00.0 to 0000:19:00.
     return [int(xid) for named, xid in _XID.findall(text) if named.lower() in bus_id.lower()]

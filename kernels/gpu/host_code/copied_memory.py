@@ -1,6 +1,4 @@
-"""Holds the memory of an operator's launches, copied from a library's process, and restores its first content before
-each launch. Configs share allocations of equal size and equal first content, so an array has the same address in all
-configs. Guards (random bytes around the allocations) show writes outside of them."""
+"""Holds the memory of an operator's launches, and restores its first content before each launch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ content, or the byte that fills it; its size; its index among a config's allocat
 
 @dataclass(frozen=True)
 class Allocation:
-    """One allocation. `before` is a copy of its content before any launch, or None if each byte is `fill` then."""
+    """One allocation. If `before` is None, each byte is `fill` before any launch."""
 
     key: _Key
     own: Any
@@ -35,20 +33,18 @@ class Allocation:
 
 
 class CopiedMemory:
-    """Holds an operator's memory. `_given` has the inputs' contents for each input set, `_places` the allocations,
-    `_written` the inputs that some config writes to, `_dirty` the allocations to restore before the next launch."""
+    """The memory of an operator's launches."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
         self.guards = Guards()
-        self._given = given
+        self._given = given  # the inputs' contents for each input set
         self._places: dict[_Key, Allocation] = {}
-        self._written: set[_Key] = set()
-        self._dirty: dict[_Key, Allocation] = {}
+        self._written: set[_Key] = set()  # inputs that some config writes to
+        self._dirty: dict[_Key, Allocation] = {}  # to restore before the next launch
 
     @classmethod
     def take(cls, contents: Sequence[int], sets: Sequence[Sequence[str]]) -> Self:
-        """Copies memory contents out of the library's process. `contents` are sizes in bytes, `sets` CUDA IPC handles
-        for each set of inputs. Raises LibraryError if a handle is wrong."""
+        """Copies memory contents of another process. Raises LibraryError if that fails."""
         given = []
         for handles in sets:
             given.append([cupy.empty(nbytes, dtype=cupy.uint8) for nbytes, _ in zip(contents, handles, strict=False)])
@@ -58,12 +54,11 @@ class CopiedMemory:
 
     @property
     def contents(self) -> dict[int, Any]:
-        """Maps the number of each content to its bytes in the first set of inputs."""
+        """Returns the contents of the first set of inputs, by number."""
         return dict(enumerate(self._given[0]))
 
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:
-        """Returns the allocations that hold a config's memory on input set `turn`, and makes those that do not exist
-        yet. Returns None if this input set lacks a content that the config needs."""
+        """Returns a config's allocations on one input set, or None if the set lacks data of the config."""
         if any(each.content is not None and each.content >= len(self._given[turn]) for each in memory):
             return None
         found: list[Allocation] = []
@@ -80,7 +75,7 @@ class CopiedMemory:
         return tuple(found)
 
     def expect_writes(self, places: Sequence[Allocation]) -> None:
-        """Marks allocations to be restored later: all that hold no input, and the inputs that some config writes to."""
+        """Marks the allocations that must be restored before the next launch."""
         self._dirty.update({each.key: each for each in places if each.before is None or each.key in self._written})
 
     def restore_written(self) -> None:
@@ -95,7 +90,7 @@ class CopiedMemory:
             each.restore()
 
     def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
-        """Finds the inputs that a config just wrote on set `turn`. From now on they are restored on all sets."""
+        """Finds the inputs that a config just wrote. They are restored from now on."""
         changed = {each.key for each in _restore_changed(places[turn])}
         for number, each in enumerate(places[turn]):
             if each.key in changed:
@@ -103,13 +98,13 @@ class CopiedMemory:
         self.expect_writes(places[turn])
 
     def restore_changed(self, turns: Sequence[int]) -> int | None:
-        """Restores the changed inputs of the sets `turns`. Returns the number of a changed input, or None."""
+        """Restores changed inputs. Returns the number of one changed input, or None."""
         changed = _restore_changed([each for each in self._places.values() if each.key[0] in turns])
         return changed[0].key[1] if changed else None
 
 
 def _restore_changed(allocations: Sequence[Allocation]) -> list[Allocation]:
-    """Restores each input that launches changed, and returns the allocations of the restored inputs."""
+    """Restores the inputs that launches changed, and returns them."""
     inputs = [each for each in allocations if each.before is not None]
     copies = InputCopies([each.own for each in inputs], [each.before for each in inputs])
     return [inputs[each] for each in copies.restore()]

@@ -1,6 +1,4 @@
-"""Launches kernels that may begin before the kernel ahead of them has ended (CUDA's programmatic dependent launch).
-CuPy cannot set launch attributes, so this module calls the driver, as `ct.launch` does (cuda-tile 1.7). It packs a
-launch's arguments only once, because kernels overlap only if the host stays ahead of the GPU."""
+"""Launches kernels that may begin before the previous kernel has ended (programmatic dependent launch)."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -14,7 +12,7 @@ PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
 class LaunchAttribute(ctypes.Structure):
-    """Mirrors CUlaunchAttribute: a number, padding to 8 bytes, and a union of 64 bytes that holds one int here."""
+    """The driver's CUlaunchAttribute: a number, padding, and a union of 64 bytes."""
 
     _fields_ = (
         ("id", ctypes.c_uint),
@@ -25,7 +23,7 @@ class LaunchAttribute(ctypes.Structure):
 
 
 class LaunchConfig(ctypes.Structure):
-    """Mirrors CUlaunchConfig of cuda.h."""
+    """The driver's CUlaunchConfig."""
 
     _fields_ = (
         ("grid", ctypes.c_uint * 3),
@@ -38,8 +36,8 @@ class LaunchConfig(ctypes.Structure):
 
 
 def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
-    """Returns a function that launches a kernel on CuPy's current stream. `function` is a CuPy RawKernel; `values` are
-    arrays and NumPy scalars. If the driver refuses a launch, the returned function raises CUDADriverError."""
+    """Returns a function that launches a kernel on CuPy's current stream. It raises CUDADriverError if that fails."""
+    # Packed only once, because kernels overlap only if the host stays ahead of the GPU.
     packed = [ctypes.create_string_buffer(each, len(each)) for each in map(_pack, values)]
     pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
     attribute = LaunchAttribute(PROGRAMMATIC_STREAM_SERIALIZATION, b"", 1)
@@ -62,7 +60,7 @@ def _load_driver() -> Any:
 
 
 def _pack(value: Any) -> bytes:
-    """Returns the bytes that a kernel gets for a scalar, or for an array the bytes of its address."""
+    """Returns the bytes of a kernel's argument. An array is passed as its address."""
     if hasattr(value, "data") and hasattr(value.data, "ptr"):
         return np.uint64(value.data.ptr).tobytes()
     packed: bytes = value.tobytes()

@@ -1,6 +1,4 @@
-"""Describes as plain values which kernels an operator's host code launches with each config, and on which memory. The
-process that runs the host code writes this description (kernels/gpu/host_code/describing.py), and the measuring process
-repeats the launches (kernels/gpu/host_code/prepared_launches.py)."""
+"""Describes the launches of an operator's host code as plain values, so that another process can repeat them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,8 +41,7 @@ COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 
 @dataclass(frozen=True)
 class Memory:
-    """Describes one allocation that launches use. Before the first launch the allocation holds either the handed-over
-    content with the number `content`, or the value `fill` in each byte. The field that does not apply is None."""
+    """One allocation. At first it holds content number `content`, or else the byte `fill` everywhere."""
 
     nbytes: int
     content: int | None
@@ -53,20 +50,19 @@ class Memory:
 
 @dataclass(frozen=True)
 class View:
-    """Describes an array in allocation number `memory`. `offset` and `strides` count elements. If `wide`, shape and
-    strides are passed as int64, else as int32."""
+    """An array in an allocation. `offset` and `strides` count elements."""
 
     memory: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
-    wide: bool = False
+    wide: bool = False  # whether shape and strides are passed as int64
 
 
 @dataclass(frozen=True)
 class Number:
-    """Holds a scalar argument. `dtype` is cuTile's name of its type."""
+    """A scalar argument with cuTile's name of its type."""
 
     value: int | float
     dtype: str
@@ -74,7 +70,7 @@ class Number:
 
 @dataclass(frozen=True)
 class OneLaunch:
-    """Describes one launch of a config. `key` selects one of the config's cubins. `arguments` have no constants."""
+    """One launch of a config, without constant arguments. `key` selects its cubin."""
 
     key: str
     symbol: str
@@ -85,7 +81,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """Lists one config's launches in order. `results` says where each result lies, None if it is not compared."""
+    """The launches of a config in order. A result that is not compared is None."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]
@@ -94,36 +90,30 @@ class ConfigLaunches:
 
 @dataclass(frozen=True)
 class DescribedOperator:
-    """Describes an operator and its configs so that another process can launch them.
-
-    `contents` has the size in bytes of each content that memory holds before the first launch. `sets` has CUDA IPC
-    handles of these contents for each set of inputs; later sets may have fewer. `reference` has the right results on
-    the first sets, None if not compared. `tolerance` is None if each result has the tolerance of its type. `configs`
-    maps a config's key to its launches, or to a sentence if its host code fails. `bytes` is 0 if the operator does not
-    state it; `bytes_moved` is then the size of all arrays. `unchecked` says why a reference is missing, or is empty.
-    """
+    """The launches of an operator's configs, as plain values. A config whose host code fails has a sentence instead."""
 
     kernel: str
     element_bytes: int
-    tolerance: float | None
+    tolerance: float | None  # None: by each result's type
     flops: int
     bytes: int
     bytes_moved: int
     dtypes: tuple[str, ...]
-    contents: tuple[int, ...]
-    sets: tuple[tuple[str, ...], ...]
+    contents: tuple[int, ...]  # sizes in bytes of the memory contents
+    sets: tuple[tuple[str, ...], ...]  # CUDA IPC handles of the contents, for each set of inputs
+    # The right results of the first sets of inputs.
     reference: tuple[tuple[Mapping[str, Any] | None, ...], ...]
     configs: Mapping[str, ConfigLaunches | str]
     unchecked: str = ""
 
     def find_config(self, config: Mapping[str, Any]) -> ConfigLaunches | str:
-        """Returns the launches of a config, or a sentence that says why it cannot be launched."""
+        """Returns the launches of a config, or why it cannot be launched."""
         known = self.configs.get(config_key(config))
         return known or f"the host code of {self.kernel} has no config {config_key(config)} on this GPU"
 
 
 def read_operator(description: Mapping[str, Any]) -> DescribedOperator:
-    """Builds a DescribedOperator from the JSON form of an OperatorDescription."""
+    """Builds the description of an operator from its JSON form."""
     lists = {name: tuple(description[name]) for name in ("dtypes", "contents")}
     lists |= {name: tuple(tuple(each) for each in description[name]) for name in ("sets", "reference")}
     configs = {key: _read_config(each) for key, each in description["configs"].items()}

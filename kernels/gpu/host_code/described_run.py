@@ -1,6 +1,4 @@
-"""Describes the launches of a watched operator with one config for the process under a profiler, which may not run host
-code. Floating-point inputs are described by their type alone and filled at random, because hardware counters hardly
-depend on their values. Inputs that may hold indices or lengths are described with their values."""
+"""Describes a watched operator's launches for the process under a profiler, which may not run host code."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -22,8 +20,7 @@ MOST_LAUNCHES = 20
 
 @dataclass(frozen=True)
 class FirstContent:
-    """Describes what an allocation holds before the first launch, in one of three fields: `fill` in each byte, `values`
-    in base64, or random numbers of type `dtype`. The other two fields are None."""
+    """The content of an allocation before the first launch: one byte, given values in base64, or random numbers."""
 
     nbytes: int
     fill: int | None
@@ -33,7 +30,7 @@ class FirstContent:
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """Describes all launches of one config, in order, and the memory that they use."""
+    """All launches of one config in order, and their memory."""
 
     content_key: str
     memory: tuple[FirstContent, ...]
@@ -45,11 +42,11 @@ Described = Sequence[DescribedLaunch | DescribedRun]
 
 
 class NotDescribable(Exception):
-    """Raised if the profiled process cannot repeat a run's launches. The message follows "no counters: "."""
+    """Raised if a profiler's process cannot repeat the launches. The message follows "no counters: "."""
 
 
 def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int, Any]) -> DescribedRun:
-    """Describes a config's launches. `contents` maps content numbers to bytes. Raises NotDescribable if that fails."""
+    """Describes a config's launches. Raises NotDescribable if that is not possible."""
     if len(config.launches) > MOST_LAUNCHES:
         raise NotDescribable(
             f"it launches {len(config.launches):,} kernels, and counters are read of {MOST_LAUNCHES} at most"
@@ -79,7 +76,7 @@ def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int
 
 
 def read_described(described: Mapping[str, Any]) -> DescribedLaunch | DescribedRun:
-    """Builds a DescribedLaunch or a DescribedRun from its JSON form."""
+    """Builds the description of one or more launches from its JSON form."""
     if "memory" not in described:
         return read_launch(described)
     memory = tuple(FirstContent(**each) for each in described["memory"])

@@ -1,5 +1,4 @@
-"""Describes a watched operator for the process that measures it, and hands over the operator's reference results and
-the first contents of its memory. Runs inside the library's child, on PyTorch."""
+"""Describes a watched operator for the process that measures it, and shares the operator's memory with it."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -34,13 +33,13 @@ from tilewatch.kernels.watching.tracer import list_arrays
 
 @dataclass
 class _Contents:
-    """Collects copies of the distinct contents that an operator's memory has before the first launch."""
+    """The distinct contents of an operator's memory before the first launch."""
 
     budget_bytes: float
     known: list[Any] = field(default_factory=list)
 
     def find_or_add(self, values: Any) -> int:
-        """Returns a content's number, after adding a new content. Raises NotReplayable if all get too large."""
+        """Returns the number of a content. Raises NotReplayable if the contents get too large in total."""
         for number, each in enumerate(self.known):
             if device_memory.is_equal(each, values):
                 return number
@@ -51,12 +50,10 @@ class _Contents:
 
 
 class OperatorDescription:
-    """Describes a watched operator's launches on inputs of its own seed. So the description is fixed before the seed of
-    the measured inputs is known. `hand_over` then returns memory contents and references for these inputs."""
+    """Describes a watched operator's launches, without knowing the seed of the measured inputs."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
-        """Describes the request's configs, or all configs if the request has no configs. Raises NotReplayable if the
-        host code does work besides its launches. Raises LibraryError if no config works."""
+        """Describes the request's configs, or by default all. Raises NotReplayable or LibraryError if that fails."""
         self._loaded, self._request = loaded, request
         self._seed = secrets.randbelow(2**31) if seed is None else seed
         operator = loaded.kernel
@@ -91,10 +88,10 @@ class OperatorDescription:
         }
 
     def hand_over(self, seed: int) -> dict[str, Any]:
-        """Returns handles of the memory contents and references for a seed's inputs. If the launches depend on input
-        values, also describes the operator again on one set of inputs. Raises NotReplayable if that fails."""
+        """Returns handles of the memory contents and right results for a seed's inputs."""
         first = self._take_set(seed)
         if first is None:
+            # The launches depend on input values, so they are described again.
             again = OperatorDescription(self._loaded, self._request, seed)
             return {**again.as_json, **again._share([again._contents.known], [again._expected])}
         self._contents.known.clear()  # frees their memory
@@ -129,8 +126,7 @@ class OperatorDescription:
                 self._needed.append((config, found))
 
     def _take_set(self, seed: int, expected: tuple[Any, ...] | None = None) -> tuple[list[Any], tuple[Any, ...]] | None:
-        """Returns the memory contents for one seed's inputs, in the order of their numbers, and the right results:
-        `expected`, or the reference's if it is None. Returns None if the host code fails or launches differ."""
+        """Returns memory contents and right results for one seed. Returns None if the launches differ."""
         try:
             if expected is None:
                 expected = operator_results.expected_values(self._make_case(seed).reference)
@@ -173,7 +169,7 @@ def _describe_facts(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]
 
 
 def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
-    """Describes each allocation of a run. Adds the content of an allocation with differing bytes to `contents`."""
+    """Describes each allocation of a run, and adds its content to `contents`."""
     found = []
     for each in run.seen.values():
         fill = device_memory.find_fill(each.before)
@@ -183,14 +179,14 @@ def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
 
 
 def _is_like(run: Run, known: ConfigLaunches) -> bool:
-    """Returns whether a run has the described launches, on allocations of the described sizes."""
+    """Returns whether a run has the described launches and allocations of equal sizes."""
     sizes = [each.before.size for each in run.seen.values()]
     launched = (tuple(run.launches), run.results, sizes)
     return launched == (known.launches, known.results, [each.nbytes for each in known.memory])
 
 
 def _find_values(run: Run, known: ConfigLaunches, values: dict[int, Any]) -> bool:
-    """Adds a run's memory contents to `values`, by number. Returns False if they contradict `known` or `values`."""
+    """Adds a run's memory contents to `values`. Returns False on a contradiction."""
     for memory, seen in zip(known.memory, run.seen.values(), strict=True):
         if memory.content is None:
             if not device_memory.is_filled(seen.before, memory.fill or 0):

@@ -8,14 +8,14 @@ from tilewatch.kernels.gpu import arrays
 
 
 def copy_from(address: int, nbytes: int) -> Any:
-    """Returns a copy of memory as an array of bytes. Waits for all earlier launches first."""
+    """Returns a copy of memory as bytes, after all earlier launches have ended."""
     own = cupy.empty(nbytes, dtype=cupy.uint8)
     copy(own.data.ptr, address, nbytes)
     return own
 
 
 def copy(target: int, source: int, nbytes: int) -> None:
-    """Copies between two addresses. Waits for all earlier launches first, on every stream."""
+    """Copies memory after all earlier launches have ended, on every stream."""
     runtime = cupy.cuda.runtime
     runtime.deviceSynchronize()
     runtime.memcpy(target, source, nbytes, runtime.memcpyDeviceToDevice)
@@ -23,7 +23,7 @@ def copy(target: int, source: int, nbytes: int) -> None:
 
 
 def fill(address: int, byte: int, nbytes: int) -> None:
-    """Writes one value into each byte. Waits for all earlier launches first."""
+    """Writes one value into each byte, after all earlier launches have ended."""
     runtime = cupy.cuda.runtime
     runtime.deviceSynchronize()
     runtime.memset(address, byte, nbytes)
@@ -31,7 +31,7 @@ def fill(address: int, byte: int, nbytes: int) -> None:
 
 
 def find_fill(values: Any) -> int | None:
-    """Returns the value that all bytes of an array have, or None if the bytes differ."""
+    """Returns the value of all bytes, or None if the bytes differ."""
     first = int(values[0])
     return first if is_filled(values, first) else None
 
@@ -48,6 +48,6 @@ def is_equal(values: Any, others: Any) -> bool:
 
 
 def _split(values: Any) -> tuple[Any, Any]:
-    """Splits bytes into words of eight bytes, which are compared faster, and the remaining bytes."""
+    """Splits bytes into words of eight bytes and the remaining bytes. Words are compared faster."""
     whole = values.size // 8 * 8
     return values[:whole].view(cupy.int64), values[whole:]

@@ -1,4 +1,4 @@
-"""Counts the sets of inputs over which the timed rounds of a watched operator rotate."""
+"""Counts the sets of inputs that timed launches use in turn."""
 
 import cupy
 
@@ -11,8 +11,7 @@ the inputs are in memory twice: in the library's process and in the measuring pr
 
 
 def count_sets(set_bytes: int, more_bytes: int = 0) -> int:
-    """Returns how many sets of inputs to make: at most MOST_INPUT_SETS, and only as many as fit into INPUT_BUDGET. A
-    launch reads `set_bytes` of each set. Launches of other configs read `more_bytes` in addition."""
+    """Returns how many sets of inputs to make. Fewer are made if memory is short."""
     device = cupy.cuda.Device()
     budget_bytes = INPUT_BUDGET * device.mem_info[1] * max(1, set_bytes) / max(1, set_bytes + more_bytes)
     sets = count_input_sets(set_bytes, l2_bytes=device.attributes["L2CacheSize"], budget_bytes=budget_bytes)

@@ -1,4 +1,4 @@
-"""Makes the arguments of a launch from their description. Arrays are views of copied memory."""
+"""Makes the arguments of a launch from their description."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ NUMBERS = {"bool": np.uint8, "int8": np.int8, "int16": np.int16, "int64": np.int
 
 
 def view(memory: Any, described: View) -> Any:
-    """Returns the described array as a view of `memory`, which has the bytes of one allocation."""
+    """Returns the described array as a view of an allocation's bytes."""
     item = ITEM_BYTES[described.dtype]
     raw = arrays.RAW.get(described.dtype) or NUMBERS.get(described.dtype) or BITS[item]
     start = described.offset * item
@@ -25,8 +25,7 @@ def view(memory: Any, described: View) -> Any:
 
 
 def list_values(arguments: Sequence[View | Number], memory: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the values that a launch passes to a kernel by cuTile's calling conventions 1 and 2: an array's pointer,
-    and its shape and strides in the kernel's index type, or a scalar's value."""
+    """Returns the values that a launch passes to a kernel, by cuTile's calling conventions 1 and 2."""
     values: list[Any] = []
     for each in arguments:
         if isinstance(each, Number):

@@ -1,5 +1,4 @@
-"""Compares the results of a watched operator's host code with its reference. The results may be tensors of PyTorch,
-arrays of CuPy, or arrays of other packages. Runs inside the GPU child."""
+"""Compares the results of a watched operator's host code with the right results."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from tilewatch.kernels.library_errors import LibraryError
 
 
 def expected_values(reference: Callable[[], Any] | None) -> tuple[Any, ...]:
-    """Returns copies of the reference's results, None for results not to compare. Returns () without a reference."""
+    """Returns copies of the reference's results. A result that is not compared is None."""
     if reference is None:
         return ()
     values = tuple(None if each is None else _copy(each) for each in flatten(reference()))
@@ -30,8 +29,7 @@ def _copy(value: Any) -> Any:
 
 
 def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, slack: float = 1.0) -> ResultError:
-    """Returns the error of the host code's results against the reference's results. If `tolerance` is None, each result
-    has the tolerance of its type. `slack` multiplies the tolerance. Raises LibraryError if a shape differs."""
+    """Returns the error of the host code's results. Without a tolerance, each result's type gives one."""
     values = flatten(result)
     require_shapes(values, expected)
     return judge(
@@ -50,26 +48,26 @@ def _make_result(name: str, value: Any, wanted: Any, tolerance: float | None, sl
 
 
 def name_type(value: Any) -> str:
-    """Returns the type of an array by PyTorch's name."""
+    """Returns PyTorch's name of an array's type."""
     return str(value.dtype).removeprefix("torch.")
 
 
 def convert(value: Any, dtype: str) -> Any:
-    """Returns an array as a CuPy array of type `dtype`, which must be able to hold its values exactly."""
+    """Returns an array as a CuPy array of a type, which must hold its values exactly."""
     if hasattr(value, "detach"):
         return cupy.asarray(value.detach().to(getattr(sys.modules["torch"], dtype)).contiguous())
     return cupy.ascontiguousarray(_to_cupy(value), dtype=dtype)
 
 
 def _to_cupy(value: Any) -> Any:
-    """Returns a value as a CuPy array, without a copy if the value is on the GPU."""
+    """Returns a value as a CuPy array, without a copy if it is on the GPU."""
     only_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__cuda_array_interface__")
     is_on_gpu = only_dlpack and not hasattr(value, "__array_interface__")
     return cupy.from_dlpack(value) if is_on_gpu else cupy.asarray(value)
 
 
 def require_shapes(values: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Raises LibraryError if there are fewer results than the reference has, or if a shape differs."""
+    """Raises LibraryError if a result is missing or has another shape."""
     if len(values) < len(expected):
         raise LibraryError(f"`run` returns {len(values)} tensors, `reference` {len(expected)}")
     for number, (value, wanted) in enumerate(zip(values, expected, strict=False), start=1):
@@ -86,7 +84,7 @@ EMPTY = ("empty", "empty_like")
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Inside the context, fills arrays of `torch.empty`, `cupy.empty` etc. with NaN, so unwritten elements fail."""
+    """Fills new arrays of `torch.empty` and similar functions with NaN, so that unwritten elements are found."""
     with ExitStack() as stack:
         for name in EMPTY:
             stack.enter_context(mock.patch.object(cupy, name, partial(_make_poisoned, getattr(cupy, name))))
@@ -119,7 +117,7 @@ def _poison_tensors() -> Any:
 
 
 def flatten(result: Any) -> list[Any]:
-    """Lists the values in nested mappings, lists and tuples, in order."""
+    """Lists the values in nested mappings and sequences, in order."""
     if isinstance(result, Mapping):
         return [each for value in result.values() for each in flatten(value)]
     if isinstance(result, list | tuple):

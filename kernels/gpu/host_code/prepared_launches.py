@@ -1,5 +1,4 @@
-"""Prepares one problem of a watched operator from a description of the host code's launches, and repeats these launches
-on copies of the operator's memory. Runs inside the GPU child, and runs no library."""
+"""Prepares one problem of a watched operator, and repeats its described launches on copies of its memory."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +35,12 @@ _Results = Sequence[tuple[Any, str] | None]
 
 
 class ComputedBefore(WrongWhenTimed):
-    """Raised if a config's memory holds the right result before the first launch. The message is a sentence."""
+    """Raised if memory holds the right result before the first launch."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Holds an operator as one commit's library describes it, and its memory. A replay has two sides (commits)."""
+    """An operator as one commit's library describes it, and its memory."""
 
     described: DescribedOperator
     memory: CopiedMemory
@@ -49,28 +48,22 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """Holds a config's launches. For each set of inputs, `turns` has the launches as functions, `places` the
-    allocations, and `results` the results. `was_launched` says whether a check has found the inputs that it writes."""
+    """A config's launches and memory on each set of inputs."""
 
     memory: CopiedMemory
     names: tuple[str, ...]
     turns: tuple[tuple[Callable[[], None], ...], ...]
     places: tuple[tuple[Allocation, ...], ...]
     results: tuple[_Results, ...]
-    was_launched: bool = False
+    was_launched: bool = False  # whether a check has found the inputs that it writes
 
 
 @dataclass
 class PreparedLaunches:
-    """Holds one problem with its references, and the configs and baselines loaded so far.
+    """One problem of a watched operator, with the configs and baselines loaded so far."""
 
-    `sides` maps each library folder of a replay to its side. `library` is the folder under test; all results are
-    compared with the reference of this folder. `expected` holds the right results on each of the first sets of inputs;
-    a result that is not compared is None. `modules` is the folder from which cubins are loaded.
-    """
-
-    sides: Mapping[str, Side]
-    library: str
+    sides: Mapping[str, Side]  # an operator for each library folder
+    library: str  # gives the right results for all
     store: CubinStore
     timer: timing.Timer
     telemetry: Telemetry
@@ -112,17 +105,16 @@ class PreparedLaunches:
         return range(min(len(self.expected), self.input_sets))
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns why the side in the request cannot be compared with the library under test, or None if it can. A
-        config that cannot be launched is found later: `load` raises TimingError for it."""
+        """Returns why two commits' results cannot be compared, or None if they can."""
         shapes = [[each and each["shape"] for each in side.described.reference[0]] for side in self._find_pair(request)]
         return None if shapes[0] == shapes[1] else "that commit has results of other shapes, so it is not the same work"
 
     def _find_pair(self, request: Mapping[str, Any]) -> tuple[Side, Side]:
-        """Returns the side under test and the side that the request names."""
+        """Returns the operator under test and the operator that the request names."""
         return self.sides[self.library], self.sides[request.get("library") or self.library]
 
     def load(self, request: Mapping[str, Any]) -> LoadedLaunches:
-        """Returns a config with loaded cubins and allocated memory. Raises TimingError if it cannot be launched."""
+        """Returns a config that is ready to launch. Raises TimingError if it cannot be launched."""
         _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -176,7 +168,7 @@ class PreparedLaunches:
             each()
 
     def verify(self, config: LoadedLaunches, turn: int) -> tuple[float, ResultError]:
-        """Returns microseconds and error of a launch on set `turn`. Raises ComputedBefore if the result preceded it."""
+        """Returns a launch's microseconds and error. Raises ComputedBefore if the right result was there before."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
         if any(self.expected[turn]) and self._judge(config.results[turn], turn).failure is None:
@@ -188,7 +180,8 @@ class PreparedLaunches:
         return checked_us, error
 
     def keep(self, identity: int, config: LoadedLaunches) -> None:
-        """Keeps a checked config to be timed later. Launches the config once if another process checked it."""
+        """Keeps a checked config, so that later requests can time it."""
+        # Another process has checked it.
         if not config.was_launched:
             self.verify(config, 0)
         self.loaded[identity] = config
@@ -200,7 +193,7 @@ class PreparedLaunches:
         return Entry(partial(self.launch, launched), config.names, partial(self._capture, config), result_bytes)
 
     def describe(self, request: Mapping[str, Any]) -> DescribedRun | str:
-        """Describes a config's launches for a profiled process, or returns why that process cannot repeat them."""
+        """Describes a config's launches for a profiler, or returns why they cannot be repeated."""
         _, side = self._find_pair(request)
         config = side.described.find_config(request["config"])
         if isinstance(config, str):
@@ -216,8 +209,7 @@ class PreparedLaunches:
             side.memory.restore_written()
 
     def restore_inputs(self) -> str | None:
-        """Restores the memory that launches wrote. Returns the name of an input that changed, or None if none did. An
-        input that some config changed in its check does not count."""
+        """Restores the memory that launches wrote. Returns the name of a changed input, or None."""
         self.reset_outputs()
         changed = [each.memory.restore_changed(self.checked_sets) for each in self.sides.values()]
         return next((f"input {number + 1}" for number in changed if number is not None), None)
@@ -241,7 +233,7 @@ class PreparedLaunches:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:  # noqa: ARG002 - it solves nothing
-        """Returns the launch of the baseline that copies bytes. Raises BaselineMissing for any other baseline."""
+        """Returns the launch of the copying baseline. Raises BaselineMissing for any other baseline."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
@@ -250,7 +242,7 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, results: _Results, turn: int) -> ResultError:
-        """Returns the error of results on input set `turn`. If no tolerance is stated, each result's type gives one."""
+        """Returns the error of results on one input set."""
         pairs = zip(results, self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
@@ -266,9 +258,8 @@ class PreparedLaunches:
 
 
 def _record(launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    """Returns a function that launches all of `launches` as one CUDA graph. The graph is recorded on a new stream,
-    because the null stream cannot be recorded."""
-    stream = cupy.cuda.Stream(non_blocking=True)
+    """Returns a function that repeats all launches as one CUDA graph."""
+    stream = cupy.cuda.Stream(non_blocking=True)  # the null stream cannot be recorded
     with stream:
         stream.begin_capture()
         for launch in launches:
@@ -286,7 +277,7 @@ def _make_launch(function: Any, launch: OneLaunch, memory: Sequence[Any]) -> Cal
 
 
 def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> PreparedLaunches:
-    """Prepares the described operator on copies of its memory. Raises LibraryError if a handle or reference is bad."""
+    """Prepares a described operator. Raises LibraryError if its memory or right results are unusable."""
     read = {library: read_operator(each) for library, each in request["operators"].items()}
     sides = {library: Side(each, CopiedMemory.take(each.contents, each.sets)) for library, each in read.items()}
     described = read[request["library"]]
@@ -306,7 +297,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Returns a copy of an output's right result; None if it is not compared. Raises LibraryError if it is all NaN."""
+    """Returns a copy of an output's right result, or None if it is not compared."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))

@@ -1,6 +1,4 @@
-"""Prepares one problem of a watched operator on the GPU, and runs its host code with cubins from the store. Host code
-calls cuTile's own `ct.launch`, so kernels get the arguments that they get in their repository. Where `ct.launch` would
-compile a kernel, the stored cubin is given to it. Runs inside the GPU child, with PyTorch."""
+"""Prepares one problem of a watched operator, and runs its host code with stored cubins."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,12 +46,12 @@ from tilewatch.kernels.watching.tracer import (
 
 
 class CodeMissing(timing.TimingError):
-    """Raised if `ct.launch` needs a cubin that was not compiled for this config. The message is a sentence."""
+    """Raised if `ct.launch` needs a cubin that was not compiled for this config."""
 
 
 @dataclass(frozen=True)
 class _Side:
-    """Holds one commit's operator with its sets of inputs, which all configs share."""
+    """One commit's operator, with the sets of inputs that all configs share."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -62,15 +60,13 @@ class _Side:
 
 @dataclass(frozen=True)
 class LoadedOperator:
-    """Holds a config with its cubins by launch key, and its launches on each set of inputs. `kernels` maps the id of
-    each launched kernel object to the object and to a copy of it for this config. The copy is needed because a cuTile
-    kernel object keeps the first cubin that it got."""
+    """A config with its cubins and its launches on each set of inputs."""
 
     config: PlainConfig
     side: _Side
     cubins: Mapping[str, bytes]
     launches: list[list[TracedLaunch]]
-    kernels: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    kernels: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by id; the copy is for this config
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,7 +81,7 @@ class LoadedOperator:
 
 
 class PreparedOperator:
-    """Holds one problem of a watched operator, with the configs and baselines loaded so far."""
+    """One problem of a watched operator, with the configs and baselines loaded so far."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> None:
         self.problem = loaded.kernel.parse(request["problem"])
@@ -126,7 +122,7 @@ class PreparedOperator:
         return self._sides[self._library]
 
     def find_misfit(self, request: Mapping[str, Any]) -> str | None:
-        """Returns a sentence if the library in the request lacks the operator and cannot be replayed, else None."""
+        """Returns why another commit's library cannot be compared, or None if it can."""
         if request.get("library") is None:
             return None
         library = Path(request["library"])
@@ -138,7 +134,7 @@ class PreparedOperator:
         return None
 
     def load(self, request: Mapping[str, Any]) -> LoadedOperator:
-        """Returns a config with its cubins and its launches on each set of inputs, traced without launching them."""
+        """Returns a config with its cubins and its traced launches on each set of inputs."""
         side = self._sides[Path(request.get("library") or self._library)]
         traces = [self._trace(side, turn, request["config"]) for turn in range(len(side.cases))]
         cubins = read_bundle(self.store.cubin(request["content_key"]))
@@ -149,11 +145,10 @@ class PreparedOperator:
             config.launch(launch)
 
     def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        """Runs host code on each input set that has a reference, on new inputs, with outputs full of NaN. Returns
-        microseconds and error on the first set with a wrong result, or on set `turn` if all are right. Timed launches
-        are not compared, because host code may change results after its last launch."""
+        """Runs the host code on several sets of inputs. Returns the microseconds and the error on one of the sets."""
         checked = {each: self._verify(config, each) for each in self.checked_sets}
         wrong = next((each for each in checked.values() if each[1].failure is not None), None)
+        # Timed launches are not compared, because host code may change results afterwards.
         return wrong or checked[turn]
 
     def _verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
@@ -177,18 +172,18 @@ class PreparedOperator:
         return Entry(partial(self.launch, config), config.names)
 
     def reset_outputs(self, turn: int) -> None:
-        """Does nothing, because it is not known which of the host code's tensors are outputs."""
+        """Does nothing, because the outputs of host code are not known."""
 
     def restore_inputs(self) -> str | None:
         """Returns None (no input was changed), because each check has new inputs."""
         return None
 
     def restore_guards(self) -> str | None:
-        """Returns None (no guard was changed), because the host code allocates the memory itself, without guards."""
+        """Returns None (no guard was changed), because memory of host code has no guards."""
         return None
 
     def describe(self, request: Mapping[str, Any]) -> str:  # noqa: ARG002 - the same for every config
-        """Returns why there are no hardware counters. Host code must be sandboxed, but a profiled process cannot be."""
+        """Returns why there are no hardware counters."""
         return "its host code runs in a process of its own, which cannot run under a profiler"
 
     def time_parts(self, identity: int, rounds: int) -> dict[str, float]:
@@ -201,7 +196,7 @@ class PreparedOperator:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:
-        """Returns the launch of a baseline on inputs made for it. Raises BaselineMissing if it cannot be built."""
+        """Returns the launch of a baseline. Raises BaselineMissing if it cannot be built."""
         case = self._remake_case(self._own, turn)
         if name not in case.baselines:
             assert name in BUILT_IN
@@ -259,10 +254,9 @@ _compile = ct.kernel._compile
 
 
 def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
-    """Returns the stored cubin when cuTile would call its compiler. Raises CodeMissing if the cubin was not compiled.
-    Outside of `_serve_cubins` calls the compiler, because a baseline may be a cuTile kernel."""
+    """Returns the stored cubin when cuTile would compile a kernel. Raises CodeMissing if there is none."""
     if not _served:
-        return _compile(kernel, signature, *arguments, **named)
+        return _compile(kernel, signature, *arguments, **named)  # a baseline may be a cuTile kernel
     cubin = _served[-1].get(hash_launch(kernel, signature))
     if cubin is None:
         raise CodeMissing(

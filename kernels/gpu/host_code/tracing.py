@@ -1,10 +1,7 @@
 """Records the launches of a watched operator's host code as data, so that another process can repeat them.
 
-No kernel is launched. Instead, the memory that a launch would get is filled with one byte, as if the kernel had written
-everywhere. The host code runs twice per config, with different bytes. If their launches differ, the host code depends
-on what a kernel wrote. If memory no longer holds the byte, the host code wrote there after a launch. In both cases
-NotReplayable is raised, because repeating the launches would not be enough. Runs inside the library's child.
-"""
+No kernel is launched. Instead, the memory of a launch is filled with one byte. The host code runs twice, with different
+bytes. Its launches cannot be repeated if they differ, or if the host code overwrites the bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,12 +36,12 @@ CONVENTIONS = (1, 2)
 
 
 class NotReplayable(LibraryError):
-    """Raised if repeating launches would not do all work of the host code. The message continues "its host code "."""
+    """Raised if repeating launches would not do all work. The message continues "its host code "."""
 
 
 @dataclass
 class _Seen:
-    """Holds an allocation of one run. `holder` is an array in it, which keeps the allocation from being freed."""
+    """An allocation of one run. `holder` is an array that keeps it from being freed."""
 
     number: int
     address: int
@@ -59,22 +56,21 @@ class _Seen:
 
 @dataclass
 class Run:
-    """Records one run of host code; memory given to kernels is filled with `byte`. `seen` maps addresses to
-    allocations. `refused` says why the run cannot be repeated, and stays set if the host code catches the error."""
+    """One recorded run of host code. `refused` says why it cannot be repeated."""
 
-    byte: int
-    seen: dict[int, _Seen] = field(default_factory=dict)
+    byte: int  # fills memory given to kernels
+    seen: dict[int, _Seen] = field(default_factory=dict)  # by address
     launches: list[OneLaunch] = field(default_factory=list)
     results: tuple[View | None, ...] = ()
     refused: str | None = None
 
     def is_like(self, other: "Run") -> bool:
-        """Returns whether two runs launch the same kernels with equal arguments, on allocations of equal sizes."""
+        """Returns whether two runs launch the same kernels with equal arguments."""
         sizes = [[each.before.size for each in run.seen.values()] for run in (self, other)]
         return (self.launches, self.results, sizes[0]) == (other.launches, other.results, sizes[1])
 
     def take(self, launch: TracedLaunch) -> None:
-        """Records a launch, and fills its memory instead of launching. Raises NotReplayable if it is not repeatable."""
+        """Records a launch instead of launching. Raises NotReplayable if it cannot be repeated."""
         if self.refused is None:
             try:
                 self._take(launch)
@@ -101,7 +97,7 @@ class Run:
             device_memory.fill(each.address, self.byte, each.before.size)
 
     def _see(self, given: Any) -> _Seen:
-        """Returns an array's allocation, copied at first use. Raises NotReplayable if host code changed it since."""
+        """Returns an array's allocation. Raises NotReplayable if host code changed it after a launch."""
         array = describe_array(given)
         address, nbytes = array.memory, array.memory_bytes
         if not array.on_gpu or not nbytes or address % 16:
@@ -121,7 +117,7 @@ class Run:
         return device_memory.is_filled(device_memory.copy_from(seen.address, seen.before.size), self.byte)
 
     def _describe(self, constraint: Any, value: Any) -> list[View | Number]:
-        """Returns the arguments that a kernel gets for one parameter: an empty list for a constant parameter."""
+        """Returns the arguments that a kernel gets for one parameter. A constant gives none."""
         match type(constraint).__name__:
             case "ConstantConstraint":
                 return []
@@ -143,8 +139,7 @@ class Run:
         return View(self.seen[array.memory].number, offset, array.shape, array.strides, array.dtype, wide)
 
     def find_results(self, result: Any, expected: Sequence[Any]) -> tuple[View | None, ...]:
-        """Returns where the results lie in memory. Raises NotReplayable if they lie elsewhere than in a launch's
-        memory, or LibraryError if they do not fit the reference."""
+        """Returns where the results lie in memory. Raises NotReplayable if no launch uses this memory."""
         values = operator_results.flatten(result)
         operator_results.require_shapes(values, expected)
         return tuple(
@@ -165,14 +160,14 @@ class Run:
         return view
 
     def restore(self) -> None:
-        """Restores the content that each allocation had before its first launch."""
+        """Restores the memory from before the first launch."""
         for each in self.seen.values():
             device_memory.copy(each.address, each.before.data.ptr, each.before.size)
 
 
 @dataclass(frozen=True)
 class HostCode:
-    """Holds an operator's host code and one set of inputs. `expected` are the reference's results on these inputs."""
+    """An operator's host code with one set of inputs, and the right results."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -180,8 +175,7 @@ class HostCode:
     expected: tuple[Any, ...]
 
     def trace(self, config: PlainConfig) -> "Run":
-        """Runs a config's host code twice, with different bytes as the output of kernels. Returns the first run. Raises
-        NotReplayable if the runs differ, LibraryError if results do not fit the reference, and host code's errors."""
+        """Returns a recorded run of a config's host code. Raises NotReplayable if a second run differs."""
         first, second = (self.trace_once(config, byte) for byte in BYTES)
         if not first.is_like(second) or not all(
             device_memory.is_equal(one.before, other.before)
