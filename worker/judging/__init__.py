@@ -1,1 +1,1 @@
-"""Judges nights: runs the detector on the runs in the database, queues replays, stores verdicts and regressions."""
+"""Judges each night's times: replays suspected changes, and stores verdicts and regressions."""

@@ -1,7 +1,4 @@
-"""Finds out whether a config outside a kernel's short list is faster than every config of the list. A night times a few
-configs drawn from outside the list. A replay times the fastest of them beside the fastest config of the list.
-
-The fastest of hundreds of draws may just be lucky, so its few samples in the sweep only justify a replay."""
+"""Finds out by replays whether a config outside a kernel's short list is faster than every config of the list."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -29,7 +26,7 @@ BETTER_BY = 0.01
 
 @dataclass(frozen=True)
 class ListSuspicion:
-    """A series in which tonight's winner is not on the short list. `listed` is the fastest config of the short list."""
+    """A series in which a config outside the short list won tonight. `listed` is the best config of the list."""
 
     point: Point
     listed: Winner
@@ -40,7 +37,7 @@ class ListSuspicion:
 def find_suspicions(
     session: Session, store: CubinStore, scope: Scope, points: Mapping[Series, Point]
 ) -> dict[Series, ListSuspicion]:
-    """Returns the series in which a config outside the short list won tonight, by a larger lead than ever before."""
+    """Returns the series in which a config outside the short list won by more than ever before."""
     listed = winners.read_beaten_lists(session, [point.run_id for point in points.values()], BETTER_BY)
     won = winners.read_winners_of_runs(session, list(listed))
     found = {}
@@ -71,7 +68,7 @@ def write_sentence(suspicion: ListSuspicion, answer: PairAnswer) -> str:
 def open_list_alarms(
     session: Session, scope: Scope, policy: Policy, answered: Iterable[tuple[ListSuspicion, PairAnswer | None]]
 ) -> None:
-    """Opens an alarm for each kernel for which replays confirmed that a config outside the short list is faster."""
+    """Opens an alarm for each kernel if replays confirmed a faster config outside its short list."""
     lines = defaultdict(list)
     for suspicion, answer in answered:
         if answer is not None and is_beaten(answer, policy):

@@ -1,6 +1,4 @@
-"""Bisects a regression's commit range on a person's request. Each step replays the regression's worst series at the
-middle commit beside the last commit measured before the range. Only the judge's own replays have a higher priority.
-Stored replays are used again, and equal machine code needs no GPU. Between steps, only replays are stored."""
+"""Bisects the commits of a regression when a person asks for it. Each step replays the middle commit."""
 
 from collections.abc import Collection
 from math import log1p
@@ -24,7 +22,7 @@ LAUNCHES = 12
 
 
 def carry_on(opened: Session, context: Context, regression_id: int, who: str) -> str | None:
-    """Takes the next step of a bisection. Returns the result as a sentence; None while a replay is still to run."""
+    """Takes the next step of a bisection. Returns the result as a sentence, or None while a replay is awaited."""
     span = judging.find_regression_range(opened, regression_id)
     if span is None:
         return f"there is no regression {regression_id} any more"
@@ -64,20 +62,19 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
 
 
 def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """Returns the build nearest to the middle between `good` and `bad`, without `skipped`; None if no build is left."""
+    """Returns the build nearest to the middle of a range; None if no build is left."""
     between = (build for build in range(good + 1, bad) if build not in skipped)
     return min(between, key=lambda build: abs(2 * build - good - bad), default=None)
 
 
 def has_changed(launches: Launches, size: float) -> bool:
-    """Returns whether the launches show a change of more than half of `size` (0.05 is 5 % slower)."""
+    """Returns whether the time changed by more than half of `size`, which is 0.05 for 5 %."""
     moved = median(compute_log_ratios(launches.base_us, launches.head_us))
     return moved / log1p(size) > 0.5
 
 
 def _store(opened: Session, history: History, regression_id: int, who: str, good: int, bad: int, left: int) -> str:
-    """Stores the range with which the bisection ends, and returns the outcome as a sentence. `left` is the number of
-    commits inside the range, which could not be replayed."""
+    """Stores the range that a bisection found, and returns the result as a sentence."""
     good_id, bad_id = history.commit_id(good), history.commit_id(bad)
     if good_id is None or bad_id is None:
         return "its commits are not in the watched repository"

@@ -1,7 +1,4 @@
-"""Finds the commit and the machine code of each build. A build is the position of a commit on its branch.
-
-Measured commits come from the database. The commits between them come from the repository's clone, if there is one, so
-that a bisection can replay them. The only write is the database row of an unmeasured commit that will be replayed."""
+"""Finds the commit and the machine code of each build. A build is the position of a commit on its branch."""
 
 import datetime as dt
 from bisect import bisect_left
@@ -28,8 +25,7 @@ FARTHEST = 2000
 
 
 class History:
-    """Finds commits, winners and replays for the builds of a scope. Without a `clone` of the repository, only measured
-    commits are known. `facts` are the stored replays; some of them found two commits to have the same machine code."""
+    """Finds commits, winners and replays by build. Without a `clone`, only measured commits are known."""
 
     def __init__(
         self,
@@ -47,7 +43,7 @@ class History:
         self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
 
     def commit_id(self, build: int) -> int | None:
-        """Returns the id of a build's commit, and stores that commit if it is new; None if the commit is unknown."""
+        """Returns the id of a build's commit; None if the commit is unknown. Stores a commit that is new."""
         if build not in self._commit_ids:
             sha = self._unmeasured.get(build)
             if sha is None or self._clone is None:
@@ -62,13 +58,12 @@ class History:
         return self._commit_ids[build]
 
     def sha(self, build: int) -> str:
-        """Returns the full hash of a build's commit. Raises KeyError if no commit of the build is known."""
+        """Returns the full hash of a build's commit. Raises KeyError if the commit is unknown."""
         night = self._nights.get(build)
         return night.sha if night else self._unmeasured[build]
 
     def list_between(self, base: int, head: int) -> list[int]:
-        """Lists the builds between the builds `base` and `head`. With a clone, a build is left out if its commit is not
-        on the way from `base` to `head`, because a rewrite removed the commit from the branch."""
+        """Lists the builds between two builds, without commits that a rewrite removed from the branch."""
         between = range(base + 1, head)
         ends = [self._find_sha(build) for build in (base, head)]
         if self._clone is None or ends[0] is None or ends[1] is None:
@@ -80,12 +75,12 @@ class History:
         return self._nights[build].sha if build in self._nights else self._unmeasured.get(build)
 
     def find_winner(self, build: int, kernel: str, problem: str) -> Winner | None:
-        """Returns the winner on a problem at a build; None if the problem was not measured at that build."""
+        """Returns the best config for a problem at a build; None if the problem was not measured there."""
         night = self._nights.get(build)
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
     def find_pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
-        """Returns both commits of a question; None if a commit is unknown, or if both commits are unmeasured."""
+        """Returns the two commits of a wanted replay; None if a commit is unknown or both are unmeasured."""
         kernel, problem, _ = question.series
         base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
         if base is None or head is None or (base.won is None and head.won is None):
@@ -97,9 +92,7 @@ class History:
     def find_range(
         self, series: Series, first_bad: int, facts: Sequence[ReplayFact], last_good: int | None = None
     ) -> tuple[int, int]:
-        """Returns the ids of two measured or replayed commits: the last one before a change, and the first one with the
-        whole change. A commit also counts as before the change if a replay found the old machine code at the commit.
-        `last_good` is the last build before the change; None stands for the build before `first_bad`."""
+        """Returns the ids of the last tested commit before a change and the first tested commit after it."""
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
@@ -108,18 +101,18 @@ class History:
         base = first_bad - 1 if last_good is None else last_good
         before = max((build for build in commit_ids if build <= base), default=min(commit_ids))
         since = sorted(build for build in commit_ids if build >= first_bad)
+        # Replays may have found the old machine code at later commits: these are before the change too.
         while len(since) > 1 and _were_identical(own, commit_ids[before], commit_ids[since[0]]):
             before = since.pop(0)
         return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
     def find_run_at(self, series: Series, commit_id: int) -> int | None:
-        """Returns the id of a run of a kernel and problem at a commit; None if there is no such run."""
+        """Returns the id of a run of a kernel and problem at a commit; None without a run."""
         won = self._won_at(commit_id).get(series[:2])
         return None if won is None else won.run_id
 
     def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """Returns the last build before `build` with a winner of a series, and whether the winning code is the same at
-        both builds. Returns None if `build` itself has no winner of the series, or if no earlier build has a winner."""
+        """Returns the previous build of a series and whether the same code won there; None without such a build."""
         kernel, problem, _ = series
         here = self.find_winner(build, kernel, problem)
         if here is None:
@@ -133,14 +126,13 @@ class History:
         return None
 
     def find_same_code(self, series: Series, build: int) -> str | None:
-        """Returns the short hash of the commit measured before `build` if the same code won at both; else None."""
+        """Returns the short hash of the previous commit if the same code won there; else None."""
         before = self.find_previous(series, build)
         return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
     @cached_property
     def _unmeasured(self) -> dict[int, str]:
-        """Maps builds without a run to the hashes of their commits, which come from the database or from the first
-        parents between known commits in the clone. Returns an empty dict without a clone."""
+        """Maps builds without a run to the hashes of their commits. The map is empty without a clone."""
         if self._clone is None:
             return {}
         on_record = judging.read_shas(self._session, self._scope)
@@ -167,8 +159,7 @@ class History:
         return base.won is not None and head.won is not None and self._is_same(base.won, head.won)
 
     def _is_same(self, base: Winner, head: Winner) -> bool:
-        """Returns whether two winners have the same source file or the same machine code. For winners with different
-        configs this means that each of the two configs compiles to the same code at both commits."""
+        """Returns whether two winners come from the same source or the same machine code."""
         if base.source_sha256 == head.source_sha256:
             return True
         theirs = self._code_at(head, base.config_id)
@@ -181,14 +172,14 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """Returns the hash of a config's machine code in the sweep of `won`; None if it did not compile there."""
+        """Returns the hash of a config's machine code in a winner's sweep; None if it did not compile."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
 
 
 def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> dict[int, str]:
-    """Maps positions to the hashes of first parents between known commits, for the newest FARTHEST positions."""
+    """Returns the hashes of the unmeasured commits between known commits, by build."""
     found: dict[int, str] = {}
     line = commits.first_parents(clone, newest, FARTHEST)
     places, shas = {sha: place for place, sha in enumerate(line)}, set(known.values())
@@ -211,7 +202,7 @@ def _facts_of(facts: Sequence[ReplayFact], kernel: str, problem: str) -> list[Re
 
 
 def _were_identical(facts: Sequence[ReplayFact], base_id: int, head_id: int) -> bool:
-    """Returns whether a replay found equal machine code for two commits. A replay compiles both with one compiler."""
+    """Returns whether a replay found the same machine code for two commits."""
     return any(
         (fact.good_commit_id, fact.bad_commit_id) == (base_id, head_id)
         and fact.good_code is not None

@@ -1,7 +1,4 @@
-"""Finds out whether the compiler made a series slower, when the compiler and the commit changed in the same night.
-
-A replay of two commits uses one compiler, so it shows the commit's effect. The replay here compiles the earlier commit
-with both compilers, so it shows the compiler's effect. Drivers cannot be replayed; explain.py only names them."""
+"""Finds out whether a new compiler slowed a series, by replays of the old commit with both compilers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +24,7 @@ launches (standard deviation; H200, 2026-11), so eight launches show a change of
 
 @dataclass(frozen=True)
 class CompilerSuspicion:
-    """A series with another compiler than the night before. `moved` is the relative change of its time since then."""
+    """A series whose compiler and time changed since the night before. `moved` is the relative change of the time."""
 
     point: Point
     before: NightBefore
@@ -38,8 +35,8 @@ class CompilerSuspicion:
 
 @dataclass(frozen=True)
 class PairAnswer:
-    """The result of a replay of one commit with two compilers, or with two configs. `size` is the measured change; None
-    if the replay failed, or if both sides have the same machine code (`identical`)."""
+    """The result of a replay of two versions. `size` is None if the replay failed or if their machine code is
+    identical."""
 
     size: Estimate | None
     identical: bool
@@ -60,7 +57,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[CompilerSuspicion]:
-    """Lists the series whose compiler changed and whose time moved by `min_change` or more since the night before."""
+    """Lists the series whose compiler changed and whose time moved by `min_change` or more."""
     moved = [
         (point, earlier)
         for series, point in points.items()
@@ -77,8 +74,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, scope: Scope, question: BuildQuestion) -> PairAnswer | None:
-    """Returns the result of a question's replay, also if it failed; None if the replay has not ended yet. If earlier
-    replays of the same machine code made the replay unnecessary, the result is that of the earlier replays."""
+    """Returns the result of a replay, even if it failed; None while the replay is awaited."""
     fact = judging.find_replay(session, question.key)
     if fact is None:
         return PairAnswer(None, False) if judging.was_given_up(session, question.key, scope.submission_id) else None

@@ -1,8 +1,4 @@
-"""Explains a confirmed change: compares the last run before it with the first run after it, and names a cause. It only
-computes from its arguments.
-
-Runs show only what changed together with the time, so each line names a difference and its size. A cause is a
-difference that a replay can isolate: the commit's code, its search space, the toolchain, the node or the baseline."""
+"""Explains a confirmed change by the differences between the runs before and after it. It only computes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +32,7 @@ STATICS = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """Explains in words why a series changed. `sentence` names the cause, and each of `lines` one difference."""
+    """An explanation in words of a change. `sentence` names the cause, and each of `lines` one difference."""
 
     category: Category
     sentence: str
@@ -44,7 +40,7 @@ class Explanation:
 
 
 def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
-    """Explains how a commit changed a kernel between two runs, after a replay has shown that the commit did it."""
+    """Explains how a commit changed a kernel between two runs. A replay must have shown that the commit did it."""
     lines = tuple(_lines(base, head))
     # Only of a slower run: recordings of a history try a different part of the space at each commit (2026-11-22).
     if head.time_us > base.time_us and not _is_in_space(base.params, head.axes):
@@ -60,7 +56,7 @@ def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
 
 
 def describe_differences(base: RunFacts, head: RunFacts) -> str:
-    """Describes the differences between two runs, for a change in time that replays did not trace to the commit."""
+    """Describes the differences between two runs, for a change without a confirmed cause."""
     differences = [describe_move(base, head)]
     if (moves := _toolchain_moves(base.toolchain, head.toolchain)) is not None:
         differences.append(f"toolchain {moves}")
@@ -70,7 +66,7 @@ def describe_differences(base: RunFacts, head: RunFacts) -> str:
 
 
 def describe_move(base: RunFacts, head: RunFacts) -> str:
-    """Describes which times moved between two runs: our kernel's, the baseline's, or both."""
+    """Describes which times moved between two runs: the kernel's, the baseline's, or both."""
     ours = head.time_us / base.time_us - 1.0
     if base.baseline_us is None or head.baseline_us is None:
         return f"the kernel's time moved {ours:+.1%}; there is no baseline to compare with"
@@ -119,7 +115,7 @@ def _build(facts: RunFacts) -> WinnerFacts:
 
 
 def _code_moves(base: RunFacts, head: RunFacts) -> str | None:
-    """Describes the static facts that differ between two runs' cubins; None if all static facts are equal."""
+    """Describes how two cubins differ in static facts such as registers; None if they are equal."""
     moves = [
         f"{base.statics[name]} -> {head.statics[name]} {what}"
         for name, what in STATICS.items()
@@ -150,7 +146,7 @@ def _axes_moves(base: Mapping[str, tuple[int, ...]], head: Mapping[str, tuple[in
 
 
 def _gpu_moves(base: tuple[Mapping[str, Any], ...], head: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
-    """Yields the differences in clock, temperature and throttling, which make a GPU slow even with the same code."""
+    """Yields the differences of two runs in clock, temperature and throttling."""
     clocks = _middle(base, "sm_clock_mhz"), _middle(head, "sm_clock_mhz")
     if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1.0) > MOVED:
         yield f"clock: {clocks[0]:.0f} -> {clocks[1]:.0f} MHz"
@@ -169,17 +165,17 @@ def _middle(telemetry: tuple[Mapping[str, Any], ...], name: str) -> float | None
 
 
 def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Returns whether a space has a config. Axes without a value in the config are newer than it, and do not count."""
+    """Returns whether a search space contains a config. Axes that the config lacks do not count."""
     return params.keys() <= axes.keys() and all(value in axes[name] for name, value in params.items())
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns whether the winners of both runs were tied in one of the runs, so that chance chose between them."""
+    """Returns whether the winners of two runs were tied in one of these runs."""
     return head.params in base.tied or base.params in head.tied
 
 
 def _config_moves(base: RunFacts, head: RunFacts) -> str:
-    """Describes the parameters in which the configs of two runs differ, with the new values first."""
+    """Describes how the configs of two runs differ, new values first."""
     names = [name for name in {**head.axes, **base.axes} if base.params.get(name) != head.params.get(name)]
     sides = ({name: each.params[name] for name in names if name in each.params} for each in (head, base))
     new, old = map(config_text, sides)
@@ -187,6 +183,6 @@ def _config_moves(base: RunFacts, head: RunFacts) -> str:
 
 
 def _config(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> str:
-    """Describes a config by its parameters, in the search space's order. The database does not keep that order."""
+    """Describes a config by its parameters, in the order of the search space."""
     names = [*(name for name in axes if name in params), *(name for name in params if name not in axes)]
     return config_text({name: params[name] for name in names})

@@ -1,9 +1,5 @@
 """The judge step: compares a night with earlier nights, queues replays of suspected changes, and stores a verdict for
-every run once all replays have ended.
-
-A night is a submission. It is judged as a whole when its last run has ended, because problems of one kernel and kernels
-of one node help to explain each other. It is judged again when the last of its replays has ended. The same nights and
-replays give the same verdicts, so judging twice does no harm. A scope's judge jobs run one after the other."""
+every run once all replays have ended."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -101,8 +97,7 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the scope's judge after adding all of `nights`. Continues the cached judge if `nights` begin with that
-    judge's nights, with the same builds and runs, and if it has all of tonight's series. Else builds a new judge."""
+    """Returns the judge of a scope with all nights added. The cached judge is used if its nights are unchanged."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]
@@ -132,14 +127,13 @@ def _up_to_tonight(
 
 
 def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -> bool:
-    """Returns whether `ids` begins with the nights of a judge, at the same builds. New commits may move builds."""
+    """Returns whether a list of nights begins with the nights that a judge knows."""
     known = len(judge.night_ids)
     return ids[:known] == judge.night_ids and builds[:known] == judge.builds
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches that answer a question, or fewer launches if no more can be measured. Returns None
-    while launches are still to be measured."""
+    """Returns the stored launches for a replay, perhaps fewer than wanted; None while more are awaited."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:
         return launches
@@ -154,7 +148,7 @@ def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
 def _try_to_settle(
     tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None
 ) -> None:
-    """Settles a series. After an unexpected error, only this series gets the verdict that it could not be judged."""
+    """Stores the verdict of a series. If judging fails, the verdict says so, and other series are still judged."""
     settled = len(tonight.verdicts)
     try:
         with tonight.session.begin_nested():
@@ -176,7 +170,7 @@ def give_up(tonight: OpenNight, series: Series, point: Point, error: Exception) 
 
 
 def _settle(tonight: OpenNight, judge: ScopeJudge, series: Series, point: Point, causes: OtherCauses | None) -> None:
-    """Stores the verdict of a series once all its replays have ended, and opens or closes regressions."""
+    """Stores the verdict of a series whose replays have ended, and opens or ends its regressions."""
     conclusion = night.conclude(judge, series, tonight.history.find_same_code(series, tonight.scope.position))
     verdict, outcome = conclusion.verdict, conclusion.outcome
     alert, findings = judge.alerts.get(series), list[str]()
@@ -199,8 +193,7 @@ def store_conclusion(
     alert: ConfirmedChange | None,
     findings: Sequence[str] = (),
 ) -> str:
-    """Stores the verdict of a series, closes its suspicion, and opens or ends a regression for a confirmed change.
-    Returns the verdict's reason."""
+    """Stores the verdict of a series, updates its suspicion and regressions, and returns the verdict's reason."""
     series, reason, span = series_of(point), concluded.reason, None
     if alert is not None:
         span = tonight.history.find_range(series, alert.first_bad, tonight.facts, alert.last_good)
@@ -227,7 +220,7 @@ def store_conclusion(
 
 
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:
-    """Describes how a run differs from the previous run, if no commit caused the move; "" without a previous run."""
+    """Describes how a run differs from the previous run; "" without a previous run."""
     before = tonight.history.find_previous(series, tonight.scope.position)
     commit_id = tonight.history.commit_id(before[0]) if before is not None else None
     run_id = tonight.history.find_run_at(series, commit_id) if commit_id is not None else None
@@ -238,7 +231,7 @@ def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -
 
 
 def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point]) -> None:
-    """Adds the verdict "undecided" for each run that has no time because all configs gave wrong answers."""
+    """Adds the verdict "undecided" for each run without a time, because all of its configs gave wrong answers."""
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:

@@ -1,7 +1,4 @@
-"""Adds a night to the judge of a scope, finds the replay answers to its questions, and gives each series a verdict.
-
-A suspicion stays unconfirmed if no replay could run, if both commits have the same machine code, or if the replays did
-not reproduce the change or were not precise enough."""
+"""Adds a night to the judge of its scope, and draws a conclusion for each series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict on a series. `outcome` is the end of tonight's suspicion of the series; None without a suspicion."""
+    """The verdict on a series. `outcome` says how its suspicion ended; None without a suspicion."""
 
     numbers: SeriesVerdict
     verdict: VerdictName
@@ -30,7 +27,7 @@ class Conclusion:
 
 
 def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
-    """Lists series in the order of their first nights, so that a new series does not renumber the older series."""
+    """Lists series in the order of their first nights, so that a new series comes last."""
     numbers = {night.submission_id: number for number, night in enumerate(nights)}
     first: dict[Series, int] = {}
     for point in points:
@@ -40,7 +37,7 @@ def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> l
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
-    """Adds a night to a judge, and names the machine code that won on each problem."""
+    """Adds a night to a judge, with a name for the machine code that won on each problem."""
     for series in map(series_of, points):
         _name_code(judge, history, series, night.position)
     measured = {series_of(point)[:2] for point in points}
@@ -49,7 +46,7 @@ def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequenc
 
 
 def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) -> None:
-    """Names the code of a series after the build that introduced it. Removes the name if the code is not known."""
+    """Names the machine code of a series after the build that introduced it."""
     kernel, problem, _ = series
     before = history.find_previous(series, build)
     if before is not None and before[1]:
@@ -61,8 +58,7 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches that answer a question; None while launches are missing. The answer has no launches
-    if the two commits can never be replayed, for example because a commit is unknown."""
+    """Returns the stored launches for a replay; None while more are awaited. An impossible replay has no launches."""
     pair = history.find_pair(question, facts)
     if pair is None:
         return Launches()
@@ -70,7 +66,7 @@ def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQ
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
-    """Returns tonight's conclusion on a series. `same_as` is the previous commit if its machine code won again."""
+    """Returns tonight's conclusion on a series. `same_as` names the previous commit if the same code won there."""
     numbers, first = judge.verdict(series), judge.first_questions.get(series)
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")
@@ -86,8 +82,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
 
 
 def conclude_unconfirmed(numbers: SeriesVerdict, first: FirstQuestion, min_change: float) -> Conclusion:
-    """Returns the conclusion about a suspicion that replays did not confirm: refuted if the interval of the change
-    contains 0 or lies below the smallest relevant change, else undecided."""
+    """Returns the conclusion for a suspicion that replays did not confirm: refuted or undecided."""
     launches = first.launches
     if not launches:
         return Conclusion(numbers, "undecided", f"{NO_REPLAY}{numbers.reason}", "undecided")

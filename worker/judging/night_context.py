@@ -1,4 +1,4 @@
-"""Holds the data for judging a night: its database transaction, its scope's history, and the verdicts so far."""
+"""Holds the data for judging a night: its transaction, its history and its verdicts so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 @dataclass(frozen=True)
 class OpenNight:
-    """A night in the transaction that judges it. `run_id` is the run of the judge job."""
+    """A night that is being judged in a transaction. `run_id` is the run of the judge job."""
 
     session: Session
     scope: Scope
@@ -38,21 +38,20 @@ class OpenNight:
     def add_verdict(
         self, point: Point, numbers: SeriesVerdict, verdict: str, reason: str, span: tuple[int, int] | None = None
     ) -> None:
-        """Adds a verdict. `span` has the ids of two commits: the last before a change, and the first with all of it."""
+        """Adds a verdict. `span` has the ids of the commits before and after the change."""
         columns: dict[str, Any] = {**vars(numbers), "verdict": verdict, "reason": reason}
         del columns["first_bad"]  # the commits of `span` are stored instead
         columns["good_commit_id"], columns["bad_commit_id"] = span or (None, None)
         self.verdicts.append(NewVerdict(run_id=point.run_id, **columns))
 
     def queue(self, question: BuildQuestion, priority: Priority, suspicion_id: int | None = None) -> list[UnsentJob]:
-        """Queues the job that answers a question. Returns a list of the job to send; an empty list if the question was
-        asked before."""
+        """Queues the job that answers a question. Returns the jobs to send: none if the job was queued before."""
         night = (self.run_id, self.scope.submission_id)
         job = ReplayJob(question, self.scope.repository, self.library, *night, suspicion_id)
         return follow_up.ask(self.session, job, priority)
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
-        """Returns the id of the suspicion of a run, and opens that suspicion if the run has none yet."""
+        """Returns the id of a run's suspicion, which is opened if the run has none."""
         return suspicions.open_once(
             self.session,
             run_id=point.run_id,
@@ -67,7 +66,7 @@ class OpenNight:
 
 
 def open_night(session: Session, context: Context, scope: Scope, nights: Sequence[Night], run_id: int) -> OpenNight:
-    """Returns the night that the judge job of the run `run_id` judges, with the replays since the first of `nights`."""
+    """Returns the night of a judge job, ready to be judged in the given transaction."""
     facts = judging.list_replays(session, scope, nights[0].position if nights else 0)
     history = History(session, watched.find_history(session, context, scope.repository), scope, nights, facts)
     store = CubinStore(context.store_url)

@@ -1,8 +1,4 @@
-"""Finds out whether a node or its new driver became slow, and not the code. Chooses replays and reads their answers.
-
-A replay on one GPU compares two pieces of code and shows nothing about the GPU. So both pieces are replayed here on two
-GPUs of different nodes. An old driver cannot be reinstalled. But if another node still has the old driver, and earlier
-times of both nodes are known, these replays compare the drivers too. node_comparison.py computes the differences."""
+"""Finds out whether a node or its new driver slowed a series, by replays of the old and new code on two nodes."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -37,7 +33,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
-    """Lists the largest suspicions that a node or its driver moved a series' time, or that a slow node recovered."""
+    """Lists the largest suspected changes by a node or its driver, and slow nodes that may have recovered."""
     runs: dict[tuple[str, str], list[NightBefore]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
@@ -71,7 +67,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, suspicion: NodeSuspicion) -> NodeAnswer | None:
-    """Returns the result of both replays about a node, or why one failed; None while a replay is still to run."""
+    """Returns the result of the replays on two nodes; None while a replay is awaited."""
     facts = []
     for question in suspicion.questions:
         fact = judging.find_replay(session, question.key)
@@ -92,8 +88,7 @@ def _suspect(
     ran: Mapping[int, NodeGpu],
     won: Mapping[int, Winner],
 ) -> NodeSuspicion | None:
-    """Returns a suspicion about a series' node. The node is compared with a node that still has the old driver, else
-    with the node that measured the series last. Returns None without another node, or if the times hardly differ."""
+    """Returns the suspicion that a node or its driver changed a series; None if the change is small."""
     here, head = ran[point.run_id], won.get(point.run_id)
     if head is None or not others:
         return None
@@ -118,8 +113,7 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """Returns the suspicion that two nodes are equally fast again after a regression that reports a difference. Returns
-    None if tonight's times still differ, or if no such regression is open."""
+    """Returns the suspicion that a slow node has recovered; None if its times still differ."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None
@@ -180,7 +174,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """Returns whether both GPUs of a suspicion are available, or all of its replays have ended already."""
+    """Returns whether the replays of a suspicion can run now, or have ended already."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

@@ -1,8 +1,4 @@
-"""Computes from replays of the same cubins on two nodes which part of a change comes from the node, its driver and the
-code.
-
-It only computes from its arguments. Two cubins that differ in time on one node differ by their code. Two nodes that
-differ in time with the old cubin differ by themselves. node_cause.py chooses the replays."""
+"""Computes how much of a change comes from the node, the driver and the code. Replays on two nodes give the times."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,10 +20,8 @@ config were up to 0.4 % apart in three sessions of one H200."""
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A series whose time may have moved because of its node `here`, which is compared with the node `there`.
-    `questions` are for the GPU there and the GPU here. `moved` is the relative change of time since the run `before`: a
-    run there, or a run here if a new `driver` is suspected. `apart` is then log(time here / time there) under the old
-    driver. `reported_size` is the reported slowdown of a node that may have recovered, else None."""
+    """A suspicion that the node `here` changed a series, which the node `there` measured too. `moved` is the relative
+    change since the run `before`. `apart` is log(time here / time there) with the old driver."""
 
     point: Point
     before: NightBefore
@@ -42,13 +36,13 @@ class NodeSuspicion:
 
     @property
     def what(self) -> str:
-        """Returns the name of this suspected cause in a regression's key. Two nodes are in alphabetical order, because
-        it does not matter which of them is slower."""
+        """Returns the name of the suspected node or driver in a regression's key."""
+        # In alphabetical order, because either node may be the slower one.
         hosts = sorted((self.there.host, self.here.host))
         return f"driver {self.driver} on {self.here.host}" if self.driver else " and ".join(hosts)
 
     def is_reported(self, causes: Collection[str]) -> bool:
-        """Returns whether `causes` names this pair of nodes, or a new driver on one of the two nodes."""
+        """Returns whether `causes` names these two nodes, or a new driver on one of them."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -65,9 +59,8 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The result of replays on two nodes, as logarithms of ratios of times. `node` is the old cubin's time here divided
-    by its time there. `code` has the new cubin's time divided by the old cubin's, first there, then here. `code` is
-    None if both cubins are the same. `failure` says why there is no result."""
+    """The differences between two nodes (here to there) and between two cubins (new to old), as logarithms of
+    ratios."""
 
     node: Estimate | None
     code: tuple[Estimate, Estimate] | None
@@ -77,7 +70,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Returns whether the new code changed the time on the node there, and whether it did on the node here."""
+        """Returns whether the new code changed the time on each node, first there, then here."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)
@@ -85,8 +78,8 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Returns how much two nodes differ, and how much two cubins differ on each node. The old cubin compares the nodes,
-    as a node may be slower with the new code alone. Launches on two GPUs are independent, so any may be paired."""
+    """Returns the differences between two nodes, and between two cubins on each node."""
+    # The old cubin, because a node may be slower with the new code alone.
     node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
         return NodeAnswer(estimate_pair(node, 0.0), None)
@@ -95,28 +88,27 @@ def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnsw
 
 
 def estimate_driver(suspicion: NodeSuspicion, answer: NodeAnswer) -> Estimate | None:
-    """Returns the change that a new driver made: the difference between the nodes now, minus their difference before.
-    Returns None if no driver changed or the replays failed."""
+    """Returns how much a new driver changed the time; None without a new driver or a result."""
     if suspicion.driver is None or answer.node is None:
         return None
     return Estimate(answer.node.size - suspicion.apart, hypot(answer.node.error, SESSIONS_DIFFER), answer.node.launches)
 
 
 def is_slower(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> bool:
-    """Returns whether the node `here`, or its new driver, is slower by enough to be reported."""
+    """Returns whether the node `here` or its new driver is slower by enough to be reported."""
     size = estimate_driver(suspicion, answer) or answer.node
     return size is not None and size.size > 0 and _is_believed(size, policy, WELL_GPUS_DIFFER)
 
 
 def write_sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy) -> str:
-    """Writes a sentence with the results of the replays, first about the node, then about the code."""
+    """Returns the results of the replays as a sentence, first about the node, then about the code."""
     if answer.node is None:
         return f"node against node could not be replayed: {answer.failure}"
     return f"{_write_about_node(suspicion, answer, policy)}, {_write_about_code(suspicion, answer, policy)}"
 
 
 def write_lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
-    """Writes the figures behind the sentence that `write_sentence` returns, with one figure or comparison per line."""
+    """Returns the figures behind the sentence of `write_sentence`, line by line."""
     if answer.node is None:
         return ()
     here, there = suspicion.here.host, suspicion.there.host

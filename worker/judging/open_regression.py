@@ -1,5 +1,4 @@
-"""Opens a regression and its cause for a confirmed change, or ends a regression whose series recovered. explain.py
-names the cause, and db/lifecycle/regression_causes.py decides which series share a regression."""
+"""Opens a regression for a confirmed change, or ends the regression of a series that recovered."""
 
 from collections.abc import Sequence
 from math import expm1, log1p
@@ -36,9 +35,7 @@ def open_for_commit(
     span: tuple[int, int],
     findings: Sequence[str] = (),
 ) -> str:
-    """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict. `span`
-    has the ids of two commits: the last before the change, and the first with the whole change. `findings` are further
-    sentences for the explanation, such as one about the compiler."""
+    """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict."""
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
     taken_back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
@@ -71,12 +68,11 @@ def open_for_compiler(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Opens or joins a regression whose cause is a compiler, after a replay of one commit with two compilers confirmed
-    it. For a new regression, also requests a comparison of both compilers over all operators. If the compiler undoes
-    earlier regressions of the series, as a downgrade does, only ends those regressions."""
+    """Opens, joins or ends the regression for a change by a compiler."""
     size = expm1(change.size)
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
     kernel = suspicion.point.kernel
+    # A downgrade undoes earlier regressions.
     if regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=kernel):
         return
     cause = Cause(
@@ -106,7 +102,7 @@ def open_for_node(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Opens or joins a regression whose cause is a node or its new driver, as replays on two nodes confirmed."""
+    """Opens or joins the regression for a change by a node or its driver."""
     change = node_comparison.estimate_driver(suspicion, answer) or answer.node
     assert change is not None, "a node is slower by what its replays show"
     cause = Cause(
@@ -127,7 +123,7 @@ def open_for_node(
 def close_for_node(
     session: Session, scope: Scope, suspicion: NodeSuspicion, difference: Estimate, suspicion_id: int | None
 ) -> None:
-    """Ends the regression that a node caused, after replays on two nodes showed that both are equally fast again."""
+    """Ends the regression of a slow node that is as fast as another node again."""
     assert suspicion.reported_size is not None
     back = expm1(difference.size - log1p(suspicion.reported_size))
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, back, difference.error)
@@ -152,8 +148,7 @@ def _moved(
 
 
 def _compare_code(session: Session, store: CubinStore, good_run_id: int, bad_run_id: int) -> str | None:
-    """Describes which source lines differ between the cubins of two winners, which takes seconds. Returns None if no
-    line differs, or if this store lacks one of the cubins, such as that of a recorded run."""
+    """Describes which source lines make two cubins differ; None without a difference. This takes seconds."""
     found = winners.read_winners_of_runs(session, (good_run_id, bad_run_id))
     if len(found) < 2:
         return None

@@ -1,5 +1,4 @@
-"""Finds out whether the compiler, the node or the short list changed a series, and not a commit. compiler_cause.py,
-node_cause.py and beaten_list.py choose the replays and read their answers."""
+"""Finds out whether the compiler, the node or the short list changed a series, rather than a commit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ RECENT_NIGHTS = 5
 
 @dataclass(frozen=True)
 class OpenQuestions:
-    """The replays that one suspicion waits for. `commit_ids` are the two commits that the suspicion compares."""
+    """The replays that a suspicion waits for. `commit_ids` are the two commits that it compares."""
 
     point: Point
     commit_ids: tuple[int, int]
@@ -33,7 +32,7 @@ class OpenQuestions:
 
 @dataclass(frozen=True)
 class SettledSuspicion:
-    """The outcome of a suspicion. `answer` is the verdict if the series' time changed, else None."""
+    """The outcome of a suspicion. `answer` is the verdict if the time of the series changed, else None."""
 
     sentence: str
     outcome: Outcome
@@ -42,8 +41,7 @@ class SettledSuspicion:
 
 @dataclass(frozen=True)
 class OtherCauses:
-    """The suspicions about a series: that the compiler or the node changed it, or that its short list lacks the best
-    config. The answer to each suspicion is None until its replays have run."""
+    """The suspicions that the compiler, the node or the short list changed a series. Results are None while awaited."""
 
     compiler: CompilerSuspicion | None = None
     compiler_answer: PairAnswer | None = None
@@ -60,7 +58,7 @@ class OtherCauses:
 
 
 def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:
-    """Returns, by series, tonight's suspicions that blame something other than a commit, with their answers so far."""
+    """Returns the suspicions of each series that blame something other than a commit."""
     session, store, scope = night.session, night.store, night.scope
     recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.read_nights_before(session, recent, scope.origin)
@@ -104,8 +102,7 @@ def open_questions(scope: Scope, causes: Mapping[Series, OtherCauses]) -> Iterat
 
 
 def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> list[SettledSuspicion]:
-    """Settles the suspicions of a series that have an answer, opens or ends regressions, and returns an outcome for
-    each suspicion."""
+    """Returns the outcome of each suspicion whose replays have ended, and opens or ends regressions."""
     findings = []
     if causes.compiler is not None and causes.compiler_answer is not None:
         findings.append(_settle_compiler(night, causes.compiler, causes.compiler_answer, suspicion_id))
@@ -120,7 +117,7 @@ def settle(night: OpenNight, causes: OtherCauses, suspicion_id: int | None) -> l
 
 
 def _outcome(*, is_missing: bool) -> Outcome:
-    """Returns the outcome of an unconfirmed suspicion: "undecided" if the result is missing, else "refuted"."""
+    """Returns the outcome of an unconfirmed suspicion: "undecided" without a result, else "refuted"."""
     return "undecided" if is_missing else "refuted"
 
 
@@ -137,7 +134,7 @@ def _settle_compiler(
 def _settle_node(
     night: OpenNight, suspicion: NodeSuspicion, answer: NodeAnswer, suspicion_id: int | None
 ) -> SettledSuspicion:
-    """Settles a suspicion about a node. Opens a regression if the node is slower, ends it if the node recovered."""
+    """Returns the outcome of a suspicion about a node, and opens or ends its regression."""
     sentence = node_comparison.write_sentence(suspicion, answer, night.policy)
     unconfirmed = SettledSuspicion(sentence, _outcome(is_missing=answer.node is None))
     if suspicion.reported_size is not None:

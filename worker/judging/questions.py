@@ -1,4 +1,4 @@
-"""Queues the replays that a night needs, one job for each question that stored replays do not answer."""
+"""Queues the replays that a night still needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,7 @@ def ask(
     causes: Mapping[Series, OtherCauses],
     points: Mapping[Series, Point],
 ) -> list[UnsentJob]:
-    """Queues one job per question and returns the jobs to send. Series with the same question share a job. The last job
-    to end queues the judge again."""
+    """Queues the wanted replays and returns the jobs to send. Series with the same replay share a job."""
     replays = {
         each.question.key: each
         for each in (*_about_commits(night, judge, missing, points), *_about_other_causes(night, causes))
@@ -42,7 +41,7 @@ def ask(
 
 
 def was_given_up(night: OpenNight, question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> bool:
-    """Returns whether an earlier job for this question ended without an answer."""
+    """Returns whether an earlier job for this replay ended without a result."""
     wanted = question.launches_used + question.launches
     asked = replay_answers.make_question(night.scope, pair, stored, wanted, compiled=False)
     return judging.was_given_up(night.session, asked.key, night.scope.submission_id)
@@ -64,7 +63,7 @@ def _about_commits(
 
 
 def is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """Returns whether a pair can be replayed at once: one compiler made both cubins, and both are in the store."""
+    """Returns whether two commits can be replayed at once, because cubins of one compiler are stored for both."""
     wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 
@@ -77,7 +76,7 @@ def _about_other_causes(night: OpenNight, causes: Mapping[Series, OtherCauses]) 
 
 
 def _suspect(night: OpenNight, judge: ScopeJudge, series: Series, point: Point, pair: Pair) -> int:
-    """Opens the suspicion of a run and returns its id. Adds the verdict "undecided" until the replays have ended."""
+    """Opens the suspicion of a run and returns its id. The run's verdict is "undecided" until its replays end."""
     numbers = judge.verdict(series)
     night.add_verdict(point, numbers, "undecided", f"{numbers.reason}{AWAITS_REPLAY}")
     return night.open_suspicion(point, (pair.base.commit_id, pair.head.commit_id), numbers.change, numbers.reason)

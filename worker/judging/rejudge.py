@@ -1,7 +1,4 @@
-"""Judges the stored history again with another policy and lists the verdicts that would differ. Writes nothing.
-
-The nights are judged in order, with the stored replays. If the other policy asks for a replay that never ran, its
-result is unknown, so the verdict is undecided."""
+"""Lists the verdicts that another policy would change. Writes nothing."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -36,8 +33,7 @@ class ChangedVerdict:
 
 @dataclass(frozen=True)
 class Rejudged:
-    """The outcome of judging again. `runs` is the number of judged runs. A scope that could not be judged has a
-    sentence in `failures`, and its runs are not counted."""
+    """The result of judging again. `runs` counts the judged runs. `failures` has a sentence for each failed scope."""
 
     runs: int
     changed: tuple[ChangedVerdict, ...]
@@ -45,7 +41,7 @@ class Rejudged:
 
 
 def rejudge(context: Context, policy: Policy, since: dt.date) -> Rejudged:
-    """Returns the runs since the day `since` that `policy` judges differently. Earlier nights only serve as history."""
+    """Returns the verdicts that another policy would change, from the day `since` on."""
     runs, changed, failures = 0, list[ChangedVerdict](), list[str]()
     # Never committed: a bisection of the past may put unmeasured commits on record.
     with Session(engine(context.database_url), expire_on_commit=False, execution_options=UNSYNCHRONIZED) as session:

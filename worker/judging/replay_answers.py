@@ -1,5 +1,4 @@
-"""Finds the answers to questions among the stored replays, by the machine code that was compared. Writes nothing.
-Launches of machine code answer for every commit with this code. Two commits with the same code need no GPU."""
+"""Finds the stored launches that a wanted replay can use. Launches of the same machine code count for every commit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ SAME = 1.0
 
 @dataclass(frozen=True)
 class End:
-    """One of the two commits of a question, with its winner if it was measured and the hash of its code if known.
-    `next_won` is the winner at the next measured commit: the best guess of the config that would have won here."""
+    """One of two commits to replay. `won` is its best config, and `next_won` is a guess for an unmeasured commit."""
 
     commit_id: int
     sha: str
@@ -28,7 +26,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two commits of a question about a kernel and problem. `identical` is True if their machine code is equal."""
+    """Two commits to replay. `identical` is True if their machine code is equal."""
 
     kernel: str
     problem: str
@@ -39,22 +37,20 @@ class Pair:
 
 @dataclass(frozen=True)
 class StoredLaunches:
-    """All stored launches of a pair. `failure` is the reason why no more will come; None if more may come."""
+    """The stored launches of two commits. `failure` says why no more will come; None if more may come."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
     failure: str | None
 
     def of(self, question: SeriesQuestion) -> Launches:
-        """Returns the launches that belong to a question, perhaps fewer than the question asks for."""
+        """Returns the launches that one replay may use, perhaps fewer than wanted."""
         part = slice(question.launches_used, question.launches_used + question.launches)
         return Launches(self.base_us[part], self.head_us[part])
 
 
 def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunches:
-    """Returns the launches of the pair's commits and of its machine code, in the order in which they ran. A replay with
-    a newer compiler makes other machine code of the commits. If earlier replays of that code made the replay
-    unnecessary, then their launches belong to the pair too."""
+    """Returns the stored launches of two commits or of the same machine code, in the order in which they ran."""
     base_us: list[float] = []
     head_us: list[float] = []
     failure = None
@@ -71,8 +67,7 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the launches that answer a question, or fewer launches if no more can be measured. Returns None while
-    launches are still to be measured."""
+    """Returns the stored launches for a replay, perhaps fewer than wanted; None while more are awaited."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -82,7 +77,7 @@ def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) 
 
 
 def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id: int) -> str | None:
-    """Returns the hash of the machine code that a replay compiled of a commit; None if no replay compiled it."""
+    """Returns the hash of the machine code that a replay compiled for a commit; None without such a replay."""
     for fact in facts:
         if (fact.kernel, fact.problem) == (kernel, problem):
             if fact.good_commit_id == commit_id and fact.good_code is not None:
@@ -93,13 +88,13 @@ def find_code(facts: Sequence[ReplayFact], kernel: str, problem: str, commit_id:
 
 
 def has_one_compiler(pair: Pair) -> bool:
-    """Returns whether one compiler made both sides, so that a replay of their cubins compares only the commits."""
+    """Returns whether the same compiler made the cubins of both commits."""
     base, head = pair.base.won, pair.head.won
     return base is not None and head is not None and base.compiler == head.compiler
 
 
 def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
-    """Returns both commits of a pair as sides of a replay job, with their stored cubins if `compiled`, else without."""
+    """Returns both commits of a replay as job data, with their stored cubins if `compiled`."""
     either = pair.head.won or pair.base.won
     assert either is not None, "a question has at least one end that was measured"
     base, head = (
@@ -112,7 +107,7 @@ def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
 
 
 def make_question(scope: Scope, pair: Pair, stored: StoredLaunches, launches: int, *, compiled: bool) -> BuildQuestion:
-    """Returns the request to replay a pair until `launches` launches are stored, with stored cubins if `compiled`."""
+    """Returns the request for the launches that are missing until `launches` are stored."""
     start = len(stored.base_us)
     sides = make_sides(pair, compiled=compiled)
     ends = f"{pair.base.sha}:{pair.head.sha}"

@@ -1,7 +1,4 @@
-"""Decides an undecided verdict by a replay that a person requested, of the run's commit and the commit measured before.
-
-Only replays that the judge asked for have a higher priority. All stored launches of the two commits then decide. The
-judge did not ask this question, so its budget and its other verdicts stay as they are."""
+"""Replays a run with an undecided verdict when a person asks for it, and stores the new verdict."""
 
 from dataclasses import fields, replace
 from math import expm1
@@ -34,8 +31,7 @@ deviation; H200, 2026-11), a change of 0.3 % is 12 standard errors."""
 
 
 def carry_on(opened: Session, context: Context, asked: RequestedAction) -> str | None:
-    """Takes the next step of a request. Returns the verdict's reason; None while the replay is still to run. If the run
-    cannot be judged, its verdict says why, as after an error of the judge."""
+    """Takes the next step of a request. Returns the verdict's reason, or None while the replay is awaited."""
     run_id = int(asked.wanted["run"])
     scope = judging.read_scope(opened, run_id)
     key = f"replay for action {asked.id}"
@@ -90,7 +86,7 @@ def _conclude(night: OpenNight, point: Point, pair: Pair, answered: FirstQuestio
 
 
 def _find_change(night: OpenNight, answered: FirstQuestion) -> ConfirmedChange | None:
-    """Returns the change that the launches show; None if they show no change, or if a change needs more launches."""
+    """Returns the change that the launches show; None without a change or with too few launches."""
     if len(answered.launches) < night.policy.least_launches:
         return None
     size = estimate_pair(compute_log_ratios(*zip(*answered.launches, strict=True)), 0.0)
@@ -98,7 +94,7 @@ def _find_change(night: OpenNight, answered: FirstQuestion) -> ConfirmedChange |
 
 
 def _read_numbers(session: Session, run_id: int) -> SeriesVerdict:
-    """Returns the stored verdict of a run. Its reason is only the part that comes from the times of the nights."""
+    """Returns the stored verdict of a run, with only the part of its reason about the night's times."""
     stored = session.get_one(Verdict, run_id)
     columns: dict[str, Any] = {each.name: getattr(stored, each.name, None) for each in fields(SeriesVerdict)}
     reason = stored.reason.removesuffix(AWAITS_REPLAY)

@@ -1,8 +1,5 @@
-"""Judges one scope: takes its nights in order, asks for replays of series that may have changed, and gives verdicts.
-
-It only computes from its arguments. It turns runs into the detector's readings, and series into the detector's numbers.
-It counts the launches of a replay that were used, so that the same nights and replays give the same verdicts, whether
-they come one by one or all at once."""
+"""Judges the nights of a scope in order. A scope is a repository on a GPU model. The same nights and replays always
+give the same verdicts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,8 +29,7 @@ KernelProblem = tuple[str, str]
 
 @dataclass(frozen=True)
 class SeriesQuestion:
-    """A request for `launches` launches of two builds of a series. The first `launches_used` stored launches of these
-    builds are skipped, because they answered earlier questions."""
+    """A wanted replay of two builds. The first `launches_used` stored launches are skipped, as they are used up."""
 
     series: Series
     base: int
@@ -44,7 +40,7 @@ class SeriesQuestion:
 
 @dataclass(frozen=True)
 class Launches:
-    """The median times in us of the two sides of a replay, one pair per launch."""
+    """The median times in us of both versions in a replay, one pair per launch."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
@@ -55,13 +51,13 @@ AnswerOf = Callable[[SeriesQuestion], Launches | None]
 
 
 def first_night(nights: int) -> int:
-    """Returns the index of the first night that a judge needs, in order to judge the last of `nights` nights."""
+    """Returns the index of the oldest night that a judge of the last night needs."""
     return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
 @dataclass
 class FirstQuestion:
-    """The builds of tonight's first question about a series, and the launches that answer it: (base_us, head_us)."""
+    """The first replay that tonight wanted for a series. Each of `launches` is (base_us, head_us)."""
 
     base: int
     head: int
@@ -69,7 +65,7 @@ class FirstQuestion:
 
 
 class ScopeJudge:
-    """Judges the nights of a scope, added in order. A night may spend `replay_launches` launches on replays."""
+    """Judges the nights of a scope in order. Each night may spend `replay_launches` launches on replays."""
 
     def __init__(self, series: Sequence[Series], policy: Policy, replay_launches: int) -> None:
         self.numbers = {each: number for number, each in enumerate(series)}
@@ -93,8 +89,7 @@ class ScopeJudge:
         self._baselines: dict[Series, list[str]] = {}
 
     def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
-        """Adds a night to the detector, which drops the previous night's unanswered questions. `codes` names the
-        machine code that won on each problem, where it is known. All hosts share these names."""
+        """Adds a night. `codes` names the machine code that won on each problem, where it is known."""
         readings = {
             self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
             for point in points
@@ -113,8 +108,7 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Starts a new level of each series at its newest change, up to `build`, that people marked as expected. Later
-        nights are not compared with nights before that change. Call this before the night of `build` is added."""
+        """Starts a new level of each series at its newest change that people expected. Call it before `add_night`."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
@@ -127,8 +121,7 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Uses the answers round by round, because the answers of a round may raise new questions. Returns the
-        unanswered questions of the first round that lacks an answer; an empty tuple if every round was answered."""
+        """Uses all stored answers, and returns the replays that are still wanted."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
@@ -138,7 +131,7 @@ class ScopeJudge:
         return ()
 
     def settle_past(self, answer_of: AnswerOf) -> None:
-        """Adds the answers that a past night got. The unanswered questions of that night will never be answered."""
+        """Uses the answers of a past night. Missing answers are not awaited."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
@@ -147,7 +140,7 @@ class ScopeJudge:
             self._use(there)
 
     def is_spent(self) -> bool:
-        """Returns whether the rest of tonight's budget is too small for another suspicion's first launches."""
+        """Returns whether tonight's launches are too few for the first replay of another suspicion."""
         return self._spent + self.policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:
@@ -161,16 +154,13 @@ class ScopeJudge:
         return SeriesQuestion(self.names[ask.series], ask.base, ask.head, ask.launches, used)
 
     def _reading(self, build: int, point: Point, code: str | None) -> Reading:
-        """Returns a night's reading of a series. The median and the ends of its interval stand for all samples, of
-        which there are a hundred times as many.
-
-        The spread of these three is twice the median's standard error. That leaves room for differences between
-        launches, which one process cannot show. Another main baseline counts as another toolchain, because its level is
-        different. If a night has no baseline, the previous night's baseline is assumed."""
+        """Returns a night's times of a series for the detector: the median and the ends of its interval."""
         baselines = self._baselines.setdefault(series_of(point), [])
         if point.baseline is not None and baselines[-1:] != [point.baseline]:
             baselines.append(point.baseline)
+        # Another main baseline counts as another toolchain, because its level is different.
         env = point.toolchain_sha256 if len(set(baselines)) < 2 else f"{point.toolchain_sha256} beside {baselines[-1]}"
+        # These three spread twice as much as the median: launches differ too, which one process cannot show.
         kernel_us = ((point.low_us, point.time_us, point.high_us),)
         baseline_us = () if point.ratio is None else ((point.time_us * point.ratio,),)
         return Reading(build, point.host, env, kernel_us, baseline_us, code)

@@ -1,7 +1,4 @@
-"""Queues replays of the configs in a repository's tuned table that were slower than the best config tonight.
-
-No verdict waits for these replays. Pull requests that correct the table wait for them (worker/notify/mend_tables.py). A
-pair of configs is replayed only once for the same machine code."""
+"""Queues replays of configs in a repository's tuned table that were slower than the best config tonight."""
 
 import logging
 from pathlib import Path
@@ -22,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
-    """Queues a replay of each config in the tuned table that may be slower than the winner. Returns the new jobs."""
+    """Queues a replay of each config in the tuned table that may be slow. Returns the jobs to send."""
     session, scope = night.session, night.scope
     try:
         tables = stale_tables.read_tables(clone, scope.sha)
@@ -48,7 +45,7 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
 
 
 def _make_question(night: OpenNight, kernel: str, entry: ShippedEntry, best: Winner) -> BuildQuestion:
-    """Returns the question whether the winner beats the table's config. The prepare step compiles that config."""
+    """Returns the wanted replay of the tuned table's config beside the best config."""
     scope = night.scope
     config_id = fact_writes.add_configs(night.session, [entry.base])[config_sha256(entry.base)]
     base = BuildSide(scope.commit_id, scope.sha, config_id, entry.base, measured=True, code=None)

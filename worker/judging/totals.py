@@ -1,7 +1,5 @@
-"""Writes the totals of a night, and judges each total by the verdicts of its series. A total is the time of one step of
-a model: the weighted sum of the times of the model's problems. It is stored as a sweep, a run and a measurement, so
-that every page shows it like any other series. It is written when all measurements of the night have ended, if all its
-series have a time."""
+"""Writes and judges the totals of a night. A total is the time of one step of a model: the weighted sum of the times of
+its problems. It is stored like a run, so that every page shows it."""
 
 import hashlib
 import json
@@ -27,14 +25,14 @@ SEVERAL = ", "
 
 
 def write(session: Session, scope: Scope) -> None:
-    """Writes each total that has a time for all its series tonight. A second call changes nothing."""
+    """Writes each total whose series all have a time tonight. A second call changes nothing."""
     for model, parts in totals.list_parts(session, scope).items():
         if len(parts) == parts[0].parts and totals.find_run_of_total(session, scope, model) is None:
             _write(session, scope, model, parts)
 
 
 def judge(session: Session, scope: Scope, policy: Policy) -> None:
-    """Writes a verdict for each total of a night that has verdicts for all its series."""
+    """Writes a verdict for each total whose series all have a verdict."""
     verdicts = []
     for model, parts in totals.list_parts(session, scope).items():
         run_id = totals.find_run_of_total(session, scope, model)
@@ -81,8 +79,7 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
 
 
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
-    """Returns the samples of a total. Each sample is the weighted sum of one sample per series, all of the same round,
-    so that their spread shows in the total's interval. A baseline is summed in this way if all series have it."""
+    """Returns the samples of a total: sums over its series in the same round."""
     own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.measured.samples_us for part in parts]), {})
     baselines = {part.measured.baseline for part in parts}
     (name, *others) = baselines
@@ -93,7 +90,7 @@ def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
 
 
 def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[float]:
-    """Returns the weighted sum of the series' times in us for each round. Leaves out rounds that a series lacks."""
+    """Returns the weighted sum of times in us for each round. Rounds that a series lacks are left out."""
     weights = [part.weight for part in parts]
     return [
         sum(weight * time for weight, time in zip(weights, times, strict=True))
@@ -102,8 +99,7 @@ def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[
 
 
 def _toolchain(parts: Sequence[Part]) -> dict[str, str]:
-    """Returns the versions with which the series were measured, and a hash of the list of series, so that a changed
-    list counts as a changed toolchain."""
+    """Returns the versions that measured a total, and a hash of its list of series."""
     names = sorted({name for part in parts for name in part.run.toolchain})
     added = _sha256([[part.sweep.kernel, part.sweep.problem, part.weight] for part in parts])[:8]
     versions = {name: _joined(part.run.toolchain.get(name, "none") for part in parts) for name in names}

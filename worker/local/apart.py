@@ -1,6 +1,4 @@
-"""Runs a module of this package in another process and yields its printed lines. `tilewatch up` runs slow work in this
-way, because it must meanwhile notice programs that end. It also runs the code of libraries in this way, because its own
-environment contains secrets."""
+"""Runs a module of this package in another process, without the secrets of `tilewatch up`."""
 
 import os
 import select
@@ -17,8 +15,8 @@ LOOK_EVERY_S = 1.0
 def run_apart(
     module: str, *arguments: str, environment: Mapping[str, str], logs: Path, meanwhile: Callable[[], None], failed: str
 ) -> Iterator[str]:
-    """Yields each line that a module of this folder prints, as soon as it is printed. Calls `meanwhile` at least every
-    LOOK_EVERY_S seconds. If the module ends with an error, the last line is `failed` with the name of its log."""
+    """Yields the lines that a module prints, and `failed` at the end if the module fails. Calls `meanwhile` every
+    second."""
     log_file = logs / f"{module}.log"
     command = (sys.executable, "-m", f"{__package__}.{module}", *arguments)
     with processes.open_log(log_file) as log:

@@ -1,5 +1,4 @@
-"""Starts long-lived child processes, restarts each that ends by itself, and ends them all together. If the parent
-process is killed, the operating system kills its children."""
+"""Starts long-lived child processes, restarts those that end, and ends them all together."""
 
 import contextlib
 import signal
@@ -18,7 +17,7 @@ LOOK_EVERY_S = 5.0
 
 @dataclass(frozen=True)
 class Child:
-    """A command to run as a child process. `name` is shown to people and names the log file."""
+    """A command to run as a child process. `name` also names its log file."""
 
     name: str
     command: tuple[str, ...]
@@ -31,7 +30,7 @@ CANNOT_START = 78
 
 @dataclass(frozen=True)
 class Death:
-    """A child that ended by itself. It is restarted after `pause_s` seconds, or never if `pause_s` is None."""
+    """A child that ended by itself. It restarts after `pause_s` seconds; None means never."""
 
     name: str
     last_words: str
@@ -47,10 +46,10 @@ class Death:
 
 
 class Children:
-    """The running child processes. Ctrl-C in a terminal only reaches the parent process, which then ends them."""
+    """The running child processes. Ctrl-C only reaches the parent, which must call `stop`."""
 
     def __init__(self, folder: Path, logs: Path, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` is called before each check of the children's progress, because an unused dashboard may be asleep."""
+        """`wake` is called before each check for progress, because an idle dashboard may sleep."""
         self._folder = folder
         self._logs = logs
         self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
@@ -71,11 +70,7 @@ class Children:
         self._started_at[child.name] = time.monotonic()
 
     def restart_dead(self) -> list[Death]:
-        """Restarts ended children, each after a pause. Returns a Death for each child that ended since the last call.
-
-        The pause doubles with each early end, up to LONGEST_PAUSE_S, because something that the child needs, such as
-        disk space, may be missing for hours. A child that ended with CANNOT_START is not restarted. A child without
-        progress for STILL_S is ended, because it is stopped or waits for ever."""
+        """Restarts ended children and ends stuck ones. Returns the children that ended since the last call."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._wake()
@@ -97,6 +92,7 @@ class Children:
                 deaths.append(Death(name, last_words, self._log(name), None))
                 continue
             steady = time.monotonic() - self._started_at[name] >= processes.STEADY_S
+            # The pause grows, because disk space and the like may be missing for hours.
             pause_s = 1.0 if steady else min(2 * self._pauses_s.get(name, 0.5), processes.LONGEST_PAUSE_S)
             self._pauses_s[name] = pause_s
             self._ended[name], self._start_at[name] = child, time.monotonic() + pause_s
@@ -105,15 +101,14 @@ class Children:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Returns the names of children that ended and wait for their restart."""
+        """Returns the names of ended children that wait for their restart."""
         return tuple(self._ended)
 
     def stop(self) -> None:
-        """Ends all children by SIGTERM, and after PATIENCE_S by SIGKILL. A KeyboardInterrupt shortens the wait. The
-        signals go to whole process groups, so that the processes of Celery's pool hand their jobs back within two
-        seconds. Celery's parent process alone would first finish the jobs."""
+        """Ends all children, by SIGKILL if they do not end in time."""
         running = [process for _, process in self._running.values()]
         try:
+            # This signals process groups: Celery's parent alone would first finish its jobs.
             processes.stop(running, (signal.SIGTERM, PATIENCE_S))
         finally:
             processes.kill(running)

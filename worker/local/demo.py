@@ -1,8 +1,4 @@
-"""Implements `tilewatch demo`: shows Tilewatch on a machine without a GPU, in a folder of its own, until Ctrl-C.
-
-It makes a small repository with twenty commits and runs a night for each on the simulated GPU. The workers' steps
-submit, compile (with the real tile compiler), measure, judge and replay each commit. One commit makes a kernel slower,
-one makes a kernel faster, and DeepGEMM gets a new version. The dashboard and a page of messages show the results."""
+"""Implements `tilewatch demo`: plays a night for each commit of a small repository, on a simulated GPU."""
 
 import contextlib
 import datetime as dt
@@ -52,7 +48,7 @@ class CannotDemonstrate(ExpectedError):
 
 
 def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
-    """Runs the demo in the folder `home`, which is emptied first, and serves the demo's pages until Ctrl-C."""
+    """Runs the demo and serves its pages until Ctrl-C. The folder `home` is emptied first."""
     if reason := port.taken(dashboard_port):
         raise CannotDemonstrate(f"port {dashboard_port} cannot be used ({reason}); name another with --port")
     started = time.monotonic()
@@ -79,7 +75,7 @@ def run_demo(home: Path, dashboard_port: int, print_line: Print) -> None:
 
 
 def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None:
-    """Makes the repository and runs a night for each commit. Sends messages as the workers would."""
+    """Makes the demo's repository, runs a night for each commit, and sends messages."""
     commits = demo_repository.make_repository(settings.repository, dt.datetime.now(dt.UTC).date())
     print_line(f"made a repository with {len(commits)} commits of two kernels in {settings.repository}")
     context = _plant(Context.of(settings), settings.home)
@@ -92,7 +88,7 @@ def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None
 
 
 def _plant(context: Context, home: Path) -> Context:
-    """Returns a context with a simulated GPU that multiplies the times of a changed kernel by its factor in TIMES."""
+    """Returns a context whose simulated GPU runs changed kernels slower or faster, as TIMES says."""
     planted = dict(context.simulation.planted)
     for kernel, times in TIMES.items():
         base, head = (_find_cubins(home, kernel, changed=changed) for changed in (False, True))
@@ -101,7 +97,7 @@ def _plant(context: Context, home: Path) -> Context:
 
 
 def _find_cubins(home: Path, kernel: str, *, changed: bool) -> dict[str, str]:
-    """Compiles a kernel as it is before or after its change. Returns a map from each config to the key of its cubin."""
+    """Compiles a kernel before or after its change, and returns the cubin's key by config."""
     folder = home / "versions" / str(changed)
     demo_repository.write_kernel(folder, kernel, "a version of the demo", changed=changed)
     compiling = ("compile", kernel, "--arch", ARCH, "--library", str(folder), "--cubins", str(folder.parent / "cubins"))
@@ -115,7 +111,7 @@ def _find_cubins(home: Path, kernel: str, *, changed: bool) -> dict[str, str]:
 
 
 def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Mailbox) -> Settings:
-    """Returns the settings of the demo, after writing a notify.toml that sends messages to the mailbox."""
+    """Returns the demo's settings, which send messages to the mailbox. Writes a notify.toml for this."""
     notify = home / "notify.toml"
     notify.write_text(NOTIFY.format(url=mailbox.url), encoding="utf-8")
     return Settings(
@@ -132,7 +128,7 @@ def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Ma
 
 
 def _do_night(settings: Settings, context: Context, number: int, commit: DemoCommit) -> None:
-    """Submits the night of a commit and runs all jobs of that night in this process, as workers would."""
+    """Submits a commit and runs all jobs of its night in this process."""
     if number >= BASELINE_AT:
         moved = replace(context.simulation, baseline_us=MOVED_BASELINE_US, baseline_version=MOVED_BASELINE_VERSION)
         context = replace(context, simulation=moved)

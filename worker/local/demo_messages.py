@@ -26,7 +26,7 @@ class Message:
 
 @dataclass
 class Mailbox:
-    """Holds the received messages, the oldest first. Its address `url` receives messages and shows them to people."""
+    """The received messages, the oldest first. `url` receives messages and shows them."""
 
     url: str
     messages: list[Message] = field(default_factory=list)

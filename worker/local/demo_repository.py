@@ -1,5 +1,4 @@
-"""Makes the small repository of `tilewatch demo`: two kernels in twenty commits, one a day. Most commits only change a
-comment. One commit changes a kernel so that the simulated GPU is slower, and one makes the other kernel faster."""
+"""Makes the repository of `tilewatch demo`: two kernels in twenty commits, two of which change a kernel's speed."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -75,7 +74,7 @@ class DemoCommit:
 
 
 def make_repository(folder: Path, last_day: dt.date) -> list[DemoCommit]:
-    """Makes the repository, whose last commit is dated `last_day`. Returns the commits, the oldest first."""
+    """Makes the demo's repository and returns its commits, the oldest first."""
     (folder / LIBRARY).mkdir(parents=True)
     _git(folder, "init", "--quiet", "--initial-branch", "main")
     commits = []
@@ -91,7 +90,7 @@ def make_repository(folder: Path, last_day: dt.date) -> list[DemoCommit]:
 
 
 def write_kernel(folder: Path, kernel: str, note: str, *, changed: bool) -> None:
-    """Writes the library file of a kernel, as it is before or after its change."""
+    """Writes a kernel's file, before or after its change."""
     folder.mkdir(parents=True, exist_ok=True)
     body = BODIES[kernel][changed]
     source = SOURCE.format(note=note, body=body, kernel=kernel, problems=PROBLEMS, result=RESULTS[kernel])

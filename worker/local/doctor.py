@@ -1,6 +1,4 @@
-"""Finds out which requirements of Tilewatch this machine meets, and says how to meet the others. It changes nothing.
-Packages for the GPU are looked up but not imported, because torch takes seconds and GPU memory. If root runs it, two
-child processes also try whether a library can use each GPU as another user (kernels/children/gpu_user.py)."""
+"""Finds out which requirements of Tilewatch this machine meets, and says how to meet the others."""
 
 import importlib.metadata
 import os
@@ -71,7 +69,7 @@ def report(settings: Settings) -> tuple[Finding, ...]:
 
 
 def _guarded(examine: Callable[[], Finding]) -> Finding:
-    """Returns the finding of an examination. An error becomes a finding too, so that other examinations still run."""
+    """Returns the result of an examination. An error becomes a finding too."""
     try:
         return examine()
     except (OSError, ValueError, ImportError, subprocess.SubprocessError) as error:
@@ -114,7 +112,7 @@ def _repository(settings: Settings) -> Finding:
 
 
 def _added_repositories(settings: Settings) -> list[Repository]:
-    """Lists the repositories that `tilewatch watch add` added. The list is empty if the database cannot be read."""
+    """Lists the repositories that `tilewatch watch add` added; none if the database cannot be read."""
     from tilewatch.db import session
     from tilewatch.db.worker_reads import repositories
 
@@ -126,7 +124,7 @@ def _added_repositories(settings: Settings) -> list[Repository]:
 
 
 def _channels(settings: Settings) -> Finding:
-    """Returns a finding about notify.toml. Only `tilewatch notify test` tests whether services accept messages."""
+    """Returns a finding about notify.toml, without a test of its services."""
     example = "docs/use/notify.example.toml is an example"
     try:
         channels = routing.load(settings.notify_file).channels
@@ -140,7 +138,7 @@ def _channels(settings: Settings) -> Finding:
 
 
 def _policy(path: Path | None) -> Finding:
-    """Returns whether the policy file, which has the thresholds of the judge, can be read."""
+    """Returns a finding about the judge's policy file."""
     try:
         return Finding("policy", True, f"{policies.load(path).name}{f' ({path})' if path else ''}")
     except policies.BadPolicy as error:
@@ -181,7 +179,7 @@ def _compiler(wanted: str | None) -> Finding:
 
 
 def _toolchain(toolchain: Toolchain) -> Finding:
-    """Returns whether a toolchain can compile. This takes two seconds."""
+    """Returns a finding about a toolchain, after compiling with it. This takes two seconds."""
     from tilewatch.kernels.compiling.compile_children import BuildError
     from tilewatch.kernels.compiling.trial import require_compiles
 
@@ -195,7 +193,7 @@ def _toolchain(toolchain: Toolchain) -> Finding:
 
 
 def _owner_python(settings: Settings, row: Repository) -> Finding:
-    """Returns whether this node has the Python that records a repository's host code. This takes two seconds."""
+    """Returns a finding about the Python that records a repository's host code. This takes two seconds."""
     from tilewatch.worker.git import clones, owner_python
 
     python = owner_python.find(clones.clone_of(row.name, row.url, settings.clones))
@@ -210,7 +208,7 @@ def _owner_python(settings: Settings, row: Repository) -> Finding:
 
 
 def _packages(settings: Settings, row: Repository) -> Iterator[Finding]:
-    """Yields a finding about the Python packages that a repository on this node requires, if it requires any."""
+    """Yields a finding about the Python packages that a repository requires."""
     from tilewatch.worker.git import clones, owner_python
 
     name = f"packages of {row.name}"
@@ -317,7 +315,7 @@ def _gpu(gpu: Gpu) -> Finding:
 
 
 def _measuring(*, needed: bool) -> Iterator[Finding]:
-    """Yields findings about requirements that only a machine with a GPU must meet."""
+    """Yields findings about requirements of machines with a GPU."""
     fix = "make install on a machine with an NVIDIA GPU" if not needed else "make install"
     yield _package("CuPy", ("cupy-cuda13x",), fix, needed=needed)
     yield _package("NVML", ("nvidia-ml-py",), f"{fix}; without it the health of GPUs is not checked", needed=needed)
@@ -331,7 +329,7 @@ def _measuring(*, needed: bool) -> Iterator[Finding]:
 
 
 def nvcc() -> Path | None:
-    """Returns the path of nvcc in CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda or the compiler's packages; else None."""
+    """Returns the path of nvcc; None if this machine has none."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
     paths = [*(Path(home, "bin", "nvcc") for home in named), *([Path(on_path)] if on_path else [])]

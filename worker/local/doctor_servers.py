@@ -1,4 +1,4 @@
-"""Asks the servers and workers in the settings whether they work, for `tilewatch doctor`."""
+"""Checks for `tilewatch doctor` whether servers and workers answer."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -14,7 +14,7 @@ from tilewatch.worker.settings import NotRunning, Settings
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. `ok` is None if something is missing that this machine can do without."""
+    """One line of the report. `ok` is None if an optional thing is missing."""
 
     name: str
     ok: bool | None
@@ -54,14 +54,14 @@ def _redis(servers: Servers) -> str:
 
 
 def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[Finding]:
-    """Yields a finding about each worker that may run on this machine."""
+    """Yields a finding about each worker that may run here."""
     ours = runs_here(settings)
     for endpoint in _list_health_endpoints(settings, gpus_here):
         yield _worker(*endpoint, ours=ours)
 
 
 def runs_here(settings: Settings) -> bool:
-    """Returns whether these settings name servers. If not, a worker that answers belongs to another Tilewatch."""
+    """Returns whether the settings name servers. Without them, workers that answer belong to another Tilewatch."""
     try:
         settings.connection()
     except NotRunning:
@@ -70,7 +70,7 @@ def runs_here(settings: Settings) -> bool:
 
 
 def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterator[tuple[str, str, int]]:
-    """Yields the name, address and port of the health endpoint of each worker that may run on this machine."""
+    """Yields the name, address and port of each worker's health endpoint."""
     address = settings.health_address
     yield "compile worker", address, settings.compile_health_port
     yield "judge worker", address, settings.judge_health_port
@@ -81,7 +81,7 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
 
 
 def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
-    """Returns a finding about a worker's health endpoint. No answer is normal, because the worker may run elsewhere."""
+    """Returns a finding about a worker's health endpoint. No answer is normal, as the worker may run elsewhere."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked

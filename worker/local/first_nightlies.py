@@ -1,5 +1,4 @@
-"""Submits the first nightlies of `tilewatch up` in another process. Submitting runs the code of libraries, and the
-environment of `tilewatch up` contains secrets."""
+"""Submits the first nightlies of `tilewatch up`, in a process without its secrets."""
 
 from tilewatch import errors, processes
 

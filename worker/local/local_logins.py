@@ -1,5 +1,4 @@
-"""Makes the Postgres logins of `tilewatch up` for its dashboard and its workers, with new passwords at each start. Only
-`tilewatch up` itself has the superuser's password, because a superuser can run programs through the server."""
+"""Makes the Postgres logins for the dashboard and the workers of `tilewatch up`, with new passwords at each start."""
 
 import secrets
 from collections.abc import Mapping
@@ -22,14 +21,15 @@ dashboard's limit, some connections are left for the owner."""
 
 def make_worker_login(owner_url: str) -> str:
     """Makes a login for the workers and returns its URL. The login may write rows but not change tables."""
+    # Only `tilewatch up` may have the superuser's password: a superuser can run programs through the server.
     login = Login(WORKER_LOGIN, "tilewatch_write", secrets.token_hex(16), MOST_OF_WORKERS)
     logins.make(owner_url, (login,))
     return logins.url_of(owner_url, login)
 
 
 def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the dashboard's environment with the right of every visitor to act, as it listens on this machine only.
-    Returns `environment` unchanged if it sets TILEWATCH_ANONYMOUS, or if a secrets file may make people sign in."""
+    """Returns the dashboard's environment, in which every visitor may act unless its settings say otherwise."""
+    # Every visitor is trusted, because the dashboard listens on this machine only.
     if "TILEWATCH_ANONYMOUS" in environment or _has_secrets():
         return environment
     return {**environment, "TILEWATCH_ANONYMOUS": "act"}

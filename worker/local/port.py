@@ -8,7 +8,7 @@ from tilewatch.db.server.free_ports import require_free
 
 
 def taken(port: int) -> str | None:
-    """Returns why a server cannot listen on a port now. Returns None if the port is free."""
+    """Returns why a server cannot listen on a port; None if it can."""
     try:
         require_free(port)
     except OSError as error:
@@ -26,6 +26,6 @@ def healthy(port: int) -> bool:
 
 
 def wake(port: int) -> None:
-    """Wakes the dashboard by a short connection, because an unused dashboard sleeps, which looks like being stuck."""
+    """Wakes the dashboard by a short connection. An unused dashboard sleeps, which looks like being stuck."""
     with contextlib.suppress(OSError):
         socket.create_connection(("localhost", port), timeout=1).close()

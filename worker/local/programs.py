@@ -1,4 +1,4 @@
-"""Defines the programs that `tilewatch up` runs besides the servers, each with its environment."""
+"""Defines the programs that `tilewatch up` starts, with their environments."""
 
 import os
 import sys
@@ -49,8 +49,7 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """Yields the programs of the workers: one that compiles, one that judges, one that sends messages, one per GPU, and
-    the scheduler (beat). Only the sender of messages gets the forge's token, because it runs no library code."""
+    """Yields the programs of all workers and of the scheduler. Only the sender of messages gets the forge's token."""
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that talk to each other. Ours do not, and start a second earlier without them.
@@ -76,10 +75,10 @@ def withhold(environment: Mapping[str, str], *names: str) -> dict[str, str]:
 
 
 def cuda_home() -> dict[str, str]:
-    """Returns CUDA_HOME for DeepGEMM, which does not find the nvcc in the compiler's packages by itself."""
+    """Returns a CUDA_HOME with nvcc for DeepGEMM."""
     return {"CUDA_HOME": str(PACKAGED_CUDA)} if nvcc() == PACKAGED_CUDA / "bin" / "nvcc" else {}
 
 
 def count_compilers(cores: int, memory_bytes: int, gpus: int) -> int:
-    """Returns how many compilers may run at once: one per core that no GPU worker needs, fewer if memory is short."""
+    """Returns how many compilers may run at once, as cores and memory allow."""
     return max(1, min(cores - LANES * gpus, memory_bytes // MEMORY_PER_COMPILER_BYTES))

@@ -1,4 +1,4 @@
-"""Opens a temporary database of recordings, for a command that works without a running Tilewatch."""
+"""Opens a temporary database of recordings, for commands that work without a running Tilewatch."""
 
 import contextlib
 import tempfile
@@ -23,7 +23,7 @@ OWNER = "judge of recordings"
 def open_recorded_database(
     files: Sequence[Path], settings: Settings, print_line: Callable[[str], None]
 ) -> Iterator[str]:
-    """Starts servers in a folder, imports and judges the files, yields the database's URL, and then deletes it all."""
+    """Yields the URL of a temporary database with these files, imported and judged. Deletes it at the end."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-recordings-", dir=FOLDER) as folder:
         home = Path(folder)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root
@@ -40,14 +40,14 @@ def open_recorded_database(
 
 
 def import_recorded(database_url: str, file: Path, named: str | None = None) -> Imported:
-    """Imports a recording, or a report of `tilewatch toolchain compare`. `named` renames the recording's repository."""
+    """Imports a recording or a toolchain report. `named` renames its repository."""
     if file.name.endswith(toolchain_reports.END):
         return toolchain_reports.import_report(database_url, file)
     return import_file(database_url, file, named=named)
 
 
 def run_jobs(context: Context, owner: str) -> None:
-    """Runs queued jobs in this process, as workers would, until the queue is empty."""
+    """Runs queued jobs in this process until the queue is empty."""
     while True:
         with session(context.database_url) as opened:
             waiting = jobs.list_unsent(opened, 0)

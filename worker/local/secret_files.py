@@ -1,4 +1,4 @@
-"""Finds files with secrets that other users of this machine may read, and cookie secrets that are too short."""
+"""Finds files with secrets that other users may read, and cookie secrets that are too short."""
 
 import stat
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ class Weakness:
 
 
 def list_sign_in_files(folders: Iterable[Path]) -> list[Path]:
-    """Lists the files with secrets that Streamlit reads if a dashboard is started in one of these folders."""
+    """Lists the files with secrets that Streamlit reads in these folders."""
     return [file for folder in (*folders, Path.home()) if (file := folder / ".streamlit" / "secrets.toml").is_file()]
 
 
 def find_weaknesses(files: Iterable[Path]) -> list[Weakness]:
-    """Lists the weaknesses of these files. A file that does not exist has no weakness."""
+    """Lists the weaknesses of these files. Missing files have none."""
     return [weakness for file in files if file.is_file() for weakness in (*_find_readers(file), *_find_short(file))]
 
 
@@ -34,7 +34,7 @@ def _find_readers(file: Path) -> Iterable[Weakness]:
 
 
 def _find_short(file: Path) -> Iterable[Weakness]:
-    """Yields a weakness if the cookie secret in a file is too short. Ignores a file that is not TOML."""
+    """Yields a weakness if a file's cookie secret is too short."""
     try:
         signing = parse_toml(read_given_text(file, MOST_TOML_BYTES)).get("auth", {})
     except BadFile:

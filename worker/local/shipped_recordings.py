@@ -1,5 +1,4 @@
-"""Imports the recordings and toolchain reports that this checkout or wheel contains. `tilewatch up` runs this module
-in another process, because reading a file can take seconds, in which `tilewatch up` must notice programs that end."""
+"""Imports the recordings and reports that this checkout or wheel contains, in a process of its own."""
 
 import contextlib
 import sys
@@ -19,16 +18,14 @@ AWAY_S = 1.0
 
 
 def list_files(folder: Path, own: str | None) -> list[tuple[Path, str | None]]:
-    """Lists a folder's recordings and reports, each with a name for its repository. The name is `own` for recordings of
-    our own library. It is None for all other files, whose repositories keep their stored names."""
+    """Lists a folder's recordings and reports, each with a new name for its repository; None keeps the old name."""
     files = (*sorted(folder.glob("*.jsonl.gz")), *sorted(folder.glob("*/*.jsonl.gz")))
     named = [(file, own if file.parent in (folder, folder / "nights") else None) for file in files]
     return [*named, *((report, None) for report in sorted(folder.glob("toolchains/*.json")))]
 
 
 def import_files(servers: Servers, files: Iterable[tuple[Path, str | None]], pause: Callable[[], object]) -> None:
-    """Imports the files, prints a sentence for each file that is new, and sends the judge's jobs. While Postgres is
-    away, calls `pause` and tries the file again, because `tilewatch up` restarts Postgres."""
+    """Imports the files that are new. If Postgres is away, calls `pause` and tries again."""
     for file, name in files:
         while True:
             try:

@@ -1,5 +1,4 @@
-"""Implements `tilewatch up`: runs servers, dashboard, workers and the first nightly on one machine until Ctrl-C.
-db/server/embedded.py runs the servers. children.py runs the other processes, which programs.py defines."""
+"""Implements `tilewatch up`: runs servers, dashboard, workers and the first nightly on one machine until Ctrl-C."""
 
 import contextlib
 import functools
@@ -42,22 +41,22 @@ five minutes. All kernels have 9,000 configs, for which two cores need an hour a
 
 
 def end_on_signals() -> list[int]:
-    """Makes SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Without this, a process that a script starts in the
-    background would ignore SIGINT (Ctrl-C). Returns a list to which each signal's number is added, because an error in
-    psycopg's cleanup may replace KeyboardInterrupt."""
+    """Makes SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Returns a list that collects the signals' numbers."""
     came: list[int] = []
 
     def interrupt(kind: int, _: object) -> None:
         came.append(kind)
         raise KeyboardInterrupt
 
+    # Without this, a script's background process ignores SIGINT. The list is for psycopg, whose cleanup may replace
+    # KeyboardInterrupt.
     for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(kind, interrupt)
     return came
 
 
 def up(settings: Settings) -> int:
-    """Runs Tilewatch until Ctrl-C, SIGTERM or a closed terminal. Returns the exit code: 0 if a person ended it."""
+    """Runs Tilewatch until Ctrl-C or SIGTERM. Returns the exit code."""
     screen = Screen()
     signals = end_on_signals()
     processes.forbid_inspection()
@@ -167,7 +166,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack, signal
 
 
 class DatabaseTrouble:
-    """A callable that returns the trouble with Postgres, else None. It asks once in LOOK_AT_POSTGRES_S seconds."""
+    """A callable that returns the trouble with Postgres, or None. It asks Postgres only now and then."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -183,7 +182,7 @@ class DatabaseTrouble:
 
 
 def _start_api(settings: Settings, environment: Mapping[str, str], children: Children, screen: Screen) -> None:
-    """Starts the API if its port is not 0. If that port is in use, everything but the API is started."""
+    """Starts the API, unless its port is 0 or in use."""
     if not settings.api_port:
         return
     if reason := port.taken(settings.api_port):
@@ -198,17 +197,16 @@ def _start_api(settings: Settings, environment: Mapping[str, str], children: Chi
 
 
 def close_to_others(home: Path) -> None:
-    """Removes other users' rights to everything in a data folder, such as clones and logs that other commands made. The
-    folder itself and the servers' programs stay readable, as root's servers may run as nobody (db/server/user.py)."""
+    """Removes other users' rights to the contents of a data folder."""
     for each in home.iterdir():
+        # Root's servers may run as nobody (db/server/user.py), so the programs stay readable.
         if each.name != "programs" and not each.is_symlink():
             each.chmod(each.stat().st_mode & 0o700)
 
 
 @contextlib.contextmanager
 def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
-    """Writes the file in which other commands find the servers' addresses, and deletes it when the block ends. Only the
-    file's owner may read it, because it contains passwords."""
+    """Writes the file with the servers' addresses for other commands, and deletes it when the block ends."""
     write_private(file, json.dumps({"database_url": servers.database_url, "broker_url": servers.broker_url}))
     try:
         yield
@@ -217,19 +215,19 @@ def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
 
 
 def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
-    """Returns the settings. Without a GPU and TILEWATCH_KERNELS, limits nightlies of our own library to WITHOUT_GPU."""
+    """Returns the settings. Without a GPU, nightlies of our own library are limited to a few kernels."""
     if gpus_here or settings.kernels is not None or not _watches_checkout(settings):
         return settings
     return settings.model_copy(update={"kernels": WITHOUT_GPU})
 
 
 def _watches_checkout(settings: Settings) -> bool:
-    """Returns whether the watched repository is the clone that contains this code; False for code from a wheel."""
+    """Returns whether the watched repository is the clone that contains this code."""
     return settings.repository == CHECKOUT and (CHECKOUT / ".git").exists()
 
 
 def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> Iterator[Gpu]:
-    """Yields the GPUs that can be used for measurements, and prints why each other GPU is not used."""
+    """Yields the GPUs that can measure, and prints why the others cannot."""
     for gpu in gpus_here:
         driver = gpu.driver.split(".")[0]
         if gpu.model is None:
@@ -243,7 +241,7 @@ def find_usable(gpus_here: Iterable[Gpu], print_line: Callable[[str], None]) -> 
 
 
 def _name(repository: Path) -> str | None:
-    """Returns the name of a repository; None if it has no Git history, so that recordings keep their own name."""
+    """Returns the name of a repository; None if it has no Git history."""
     try:
         return repository_name(repository)
     except NoHistory:
@@ -257,7 +255,7 @@ def _all_reported(servers: Servers, workers: int) -> bool:
 
 
 def wait(ready: Callable[[], bool], watch: Callable[[], object], limit_s: float, sentence: str) -> None:
-    """Waits until `ready` returns True, calling `watch` meanwhile. Raises CannotRun with `sentence` after `limit_s`."""
+    """Waits until `ready` returns True, and calls `watch` meanwhile. Raises CannotRun after `limit_s`."""
     deadline = time.monotonic() + limit_s
     while not ready():
         watch()

@@ -1,4 +1,4 @@
-"""Ends `tilewatch up` if its main thread makes no progress, because nothing then restarts processes that end."""
+"""Ends `tilewatch up` if its main thread is stuck, because ended processes would not be restarted."""
 
 import contextlib
 import os
@@ -17,8 +17,7 @@ FRAMES = 6
 
 
 def start(reason: Path) -> str | None:
-    """Starts the watchdog's thread. Before it ends this process, it writes the reason into the file `reason`. Returns
-    the reason that an earlier process left there, else None. It counts checks, not time, as the process may pause."""
+    """Starts the watchdog. Returns why an earlier watchdog ended its process; None if none did."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()
@@ -26,6 +25,7 @@ def start(reason: Path) -> str | None:
 
 
 def _watch(reason: Path) -> None:
+    # Counts checks, not time, because the process may be paused.
     moved, still = count_switches(os.getpid()), 0
     while still * LOOK_EVERY_S < STILL_S:
         time.sleep(LOOK_EVERY_S)

@@ -1,1 +1,1 @@
-"""Finds alarms, writes messages to people, and sends them by mail and other services, webhooks or forges."""
+"""Finds alarms, writes messages to people, and sends them."""

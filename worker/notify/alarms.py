@@ -1,8 +1,4 @@
-"""Decides which alarms should be open, from the results of the last nights. It only computes from its arguments.
-
-An alarm is opened when a state begins and closed when that state ends. Its key names the first submission or night of
-the state, so that the same trouble a second time is a second alarm. One alarm covers all configs and problems that a
-submission affected, so that a new compiler causes one message and not sixty."""
+"""Decides which alarms should be open, from the results of the last nights. It only computes."""
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -53,15 +49,14 @@ class OpenAlarm:
 
 @dataclass(frozen=True)
 class Changes:
-    """Holds the alarms to open, and the keys of the alarms to close."""
+    """The alarms to open, and the keys of the alarms to close."""
 
     to_open: tuple[OpenAlarm, ...]
     to_close: tuple[str, ...]
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow], now: dt.datetime) -> Changes:
-    """Returns which alarms to open and to close so that exactly the alarms `current` are open. An alarm that
-    several workers or repositories report repeatedly has no single start: its key gets the time at which it opens."""
+    """Returns the alarms to open and to close, so that exactly the alarms `current` are open."""
     open_keys = {alarm.key for alarm in stored}
     by_key = {_find_key(alarm, open_keys, now): alarm for alarm in current}
     return Changes(
@@ -79,8 +74,7 @@ def _find_key(alarm: OpenAlarm, open_keys: Collection[str], now: dt.datetime) ->
 def find_late_nightlies(
     repository: str, nights: Sequence[SubmissionRow], last: dt.date | None, now: dt.datetime, times: NightlyTimes
 ) -> list[OpenAlarm]:
-    """Returns alarms about missing or late nightlies of a repository. `last` is the day of the repository's newest
-    nightly. A late nightly of an earlier day raises no alarm."""
+    """Returns alarms about missing or late nightlies. `last` is the day of the newest nightly."""
     alarms: list[OpenAlarm] = []
     if missing := missing_night(last, now, times):
         alarms.append(
@@ -111,7 +105,7 @@ def find_late_nightlies(
 
 
 def find_failed_fetches(rows: Sequence[Repository]) -> list[OpenAlarm]:
-    """Returns an alarm for each repository whose last fetch failed. The alarm dates from the first failure in a row."""
+    """Returns an alarm for each repository whose last fetch failed."""
     return [
         OpenAlarm(
             "fetch_failed",
@@ -127,7 +121,7 @@ def find_failed_fetches(rows: Sequence[Repository]) -> list[OpenAlarm]:
 
 
 def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
-    """Returns an alarm for each rewrite of a followed branch that removed measured commits from it."""
+    """Returns an alarm for each rewritten branch that lost measured commits."""
     return [
         OpenAlarm(
             "history_rewritten",
@@ -142,7 +136,7 @@ def find_rewrites(rewrites: Sequence[Rewrite]) -> list[OpenAlarm]:
 
 
 def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each GPU in quarantine. A GPU that enters quarantine again gets a new alarm."""
+    """Returns an alarm for each GPU in quarantine."""
     return [
         OpenAlarm(
             "gpu_quarantined",
@@ -157,7 +151,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host where a worker reports less than full confinement of the code of commits."""
+    """Returns an alarm for each host that does not fully confine the code of commits."""
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
@@ -172,7 +166,7 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
 
 
 def find_root_on_gpus(needs: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host where commits' host code runs as root on a GPU, with the reason."""
+    """Returns an alarm for each host where the code of commits runs as root on a GPU."""
     return [
         OpenAlarm(
             NOT_CONFINED,
@@ -186,7 +180,7 @@ def find_root_on_gpus(needs: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
 
 
 def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfig]) -> list[OpenAlarm]:
-    """Returns alarms about broken configs: one for each kernel, GPU model, submission and kind of alarm."""
+    """Returns alarms about configs that stopped compiling or became wrong."""
     by_sweep = {pair.after_id: pair for pair in pairs}
     found = [(by_sweep[each.after_id], each) for each in fallen]
     groups = group_by(found, lambda each: (each[1].kind, each[0].kernel, each[0].gpu_model, each[0].submission_id))
@@ -194,14 +188,13 @@ def find_broken_configs(pairs: Sequence[SweepPair], fallen: Sequence[FallenConfi
 
 
 def split_key(key: str, after: int) -> list[str]:
-    """Returns the parts of an alarm's key: the kind, the kernel, and the last `after` parts. A kernel's name may have
-    slashes, as it comes from a watched repository."""
+    """Returns the parts of an alarm's key: the kind, the kernel, and the last `after` parts."""
     kind, _, rest = key.partition("/")
     return [kind, *rest.rsplit("/", after)]
 
 
 def sweep_of_key(key: str) -> tuple[str, str, int] | None:
-    """Returns the kernel, GPU model and submission in the key of an alarm about broken configs; None for other keys."""
+    """Returns the kernel, GPU model and submission of an alarm about broken configs; None for other alarms."""
     kind, *rest = split_key(key, 2)
     if kind not in ("stopped_compiling", "became_wrong") or len(rest) != 3:
         return None
@@ -209,12 +202,12 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the config that won the night before is now slower than the best by LOSS_THAT_MATTERS or more."""
+    """Returns whether the config that won the night before is clearly slower than the best now."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of alarms about lost ties (see find_lost_ties) whose runs all have a confirmed change."""
+    """Returns the keys of alarms about lost ties that confirmed changes explain. See `find_lost_ties`."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -224,11 +217,8 @@ def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
 
 
 def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about configs that won or tied before and are slower now, one for each kernel, GPU model and
-    submission.
-
-    Runs with a confirmed change are left out, because the message about the change names its commit. Without that rule,
-    the revert of such a change would raise an alarm too."""
+    """Returns alarms about configs that were as fast as the best config and are slower now."""
+    # A confirmed change has its own message, and its revert would raise an alarm too.
     lost = [run for run in runs if lost_its_tie(run) and run.verdict not in CONFIRMED]
     return [
         _alarm_since(
@@ -246,7 +236,7 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about winners that newly break a checklist rule, one for each kernel, GPU model and submission."""
+    """Returns alarms about winners that newly break a rule of the checklist."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
         _alarm_since(
@@ -269,10 +259,7 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 
 
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each kernel whose shipped config is slower than the best config found on some problem.
-
-    The shipped config is the one that host code launches. If it is unknown, the config that an engineer would choose
-    (kernels/tile_table.py) is compared. An alarm then only opens if its loss grew beyond `table_limit` this night."""
+    """Returns an alarm for each kernel whose shipped config is slower than the best config found."""
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
@@ -308,9 +295,7 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about nodes where the package of a baseline has a new version, which may change ratios.
-    Repositories on one node share an alarm. A version is not new if more series had it the night before already than
-    changed to it, as when a problem is measured again after weeks."""
+    """Returns alarms about nodes where a baseline's package has a new version, which may change ratios."""
     versions = (
         (run, package, (run.old_toolchain or {}).get(package), run.toolchain.get(package))
         for run in runs
@@ -319,6 +304,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
     moves = group_by((each for each in versions if None not in each), lambda each: (each[0].host, *each[1:]))
     alarms: list[OpenAlarm] = []
     for (host, package, old, new), group in moves.items():
+        # Not new if more series had the version before, as when a problem is measured again after weeks.
         if old == new or len(group) < len(moves.get((host, package, new, new), ())):
             continue
         model = group[0][0].gpu_model
@@ -336,7 +322,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
-    """Returns stored alarms as alarms that should stay open."""
+    """Returns stored alarms as alarms that stay open."""
     return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 
@@ -349,14 +335,14 @@ def _config_alarm(kind: str, group: Sequence[tuple[SweepPair, FallenConfig]]) ->
 
 
 def _alarm_since(kind: str, first: RunPair | SweepPair, head: str, lines: Sequence[str]) -> OpenAlarm:
-    """Returns an alarm about a kernel on a GPU model. It dates from the submission of `first`."""
+    """Returns an alarm about a kernel on a GPU model, dated from a submission."""
     kernel, gpu = first.kernel, first.gpu_model
     subject = f"{kernel} of {first.repository} on {gpu} since {short_sha(first.sha)} ({first.made_at:%Y-%m-%d})"
     return OpenAlarm(kind, f"{kind}/{kernel}/{gpu}/{first.submission_id}", subject, _listing(head, lines), kernel, gpu)
 
 
 def _regret_key(key: str) -> tuple[str, ...]:
-    """Returns the repository, kernel and GPU model in the key of a `regret` alarm. The key's submission is left out."""
+    """Returns the repository, kernel and GPU model in the key of a `regret` alarm."""
     _, kernel, gpu, _, *repository = split_key(key, 3)
     return (*repository, kernel, gpu)
 

@@ -1,7 +1,5 @@
-"""Reports a regression or a check on its commit on a forge, as a status and a comment, by GitHub's API or one like it.
-
-Reports may be repeated: a status replaces the earlier status of the same name, and a comment has the key of its message
-in a hidden line. The token is not in any message, log line or repr."""
+"""Reports regressions and checks on a forge such as GitHub, as statuses and comments. A repeated report does no
+harm."""
 
 import re
 from collections.abc import Iterator
@@ -58,7 +56,7 @@ class Forge:
             return SendResult.later(f"the forge cannot be reached ({type(error).__name__})")
 
     def probe(self) -> SendResult:
-        """Returns whether the token can read the repository, as the result of a request that writes nothing."""
+        """Returns whether the token can read the repository, without writing anything."""
         try:
             return self._outcome(self._request("GET", ""))
         except requests.RequestException as error:
@@ -75,7 +73,7 @@ class Forge:
         return self._outcome(self._request("POST", f"statuses/{sha}", json=status))
 
     def _comment(self, message: OutgoingMessage, sha: str) -> SendResult:
-        """Writes a comment on a commit. After a failed attempt, it first checks whether the comment exists already."""
+        """Writes a comment on a commit. After a failed attempt, checks first whether the comment exists."""
         if message.attempt > 1:
             for answer in self._comment_pages(sha):
                 if not is_accepted(answer):
@@ -111,13 +109,13 @@ class Forge:
 
 
 def marker(key: str) -> str:
-    """Returns a hidden HTML comment with a message's key. "--" is replaced in the key, as it would end the comment."""
+    """Returns a hidden HTML comment with a message's key."""
+    # "--" would end the comment.
     return f"<!-- tilewatch: {key.replace('--', '- -')} -->"
 
 
 def comment_of(message: OutgoingMessage) -> str:
-    """Returns a message as a comment in Markdown. The text is in a code fence, so that a commit's subject cannot
-    mention people or contain links. The heading is escaped."""
+    """Returns a message as a comment in Markdown, without mentions or links from a commit's subject."""
     lines = fit_lines(message.body.split("\n"), COMMENT_CHARACTERS)
     longest = max((len(ticks) for line in lines for ticks in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,5 +1,4 @@
-"""Opens, changes and withdraws pull requests that replace slow entries of tuned tables. Each change on the forge is
-stored in the database too, so that the next pass can continue an interrupted pass."""
+"""Opens, changes and withdraws pull requests that replace slow entries of tuned tables."""
 
 import hashlib
 import re
@@ -31,8 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """One change on the forge. It opens a pull request if `stored` is None, withdraws the pull request if `state` is
-    None, or else updates the pull request."""
+    """A change to a pull request: opened if `stored` is None, withdrawn if `state` is None, else updated."""
 
     stored: PullRequest | None
     state: TableState | None
@@ -41,7 +39,7 @@ class Action:
 
 @dataclass(frozen=True)
 class MendingPlan:
-    """Lists the changes to a repository's pull requests. `tables` is None if the commit `tip` has no tuned table."""
+    """The changes to a repository's pull requests. `tables` is None if the commit `tip` has no tuned table."""
 
     tip: str
     tables: ShippedTables | None
@@ -49,10 +47,7 @@ class MendingPlan:
 
 
 def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sha256: str) -> list[Action]:
-    """Returns the changes to a repository's pull requests, at most one for each table. It only computes.
-
-    Entries of a pull request that a person closed are not proposed again. A pull request does not change while one of
-    its entries waits for a replay with the newest winner."""
+    """Returns the changes to pull requests, at most one per table. It only computes."""
     declined = {
         (each.kernel, each.gpu_model, problem, config_key(base))
         for each in stored
@@ -85,8 +80,7 @@ def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sh
 
 @dataclass(frozen=True)
 class Mender:
-    """Opens, changes and withdraws pull requests for the tuned tables of one watched repository. `forge` is None if the
-    settings do not enable pull requests for it. The methods raise ExpectedError for trouble with Git or the forge."""
+    """Manages a repository's pull requests. `forge` is None if they are not enabled. Methods raise ExpectedError."""
 
     settings: Settings
     repository: WatchedRepository
@@ -97,7 +91,7 @@ class Mender:
         return self.settings.connection().database_url
 
     def plan(self) -> MendingPlan:
-        """Returns the changes to make to pull requests, based on the newest commit in this node's clone."""
+        """Returns the changes to make for the newest fetched commit."""
         tip = commits.find_tips(self.repository.folder, self.repository.branch)[-1]
         tables = stale_tables.read_tables(self.repository.folder, tip)
         with session(self.url) as opened:
@@ -113,14 +107,14 @@ class Mender:
         return MendingPlan(tip, tables, actions)
 
     def mend(self) -> None:
-        """Reads which pull requests people merged or closed, fetches the repository, and makes the changes of `plan`.
-        Pull requests are read before the fetch, so that the fetch contains every merge that was read."""
+        """Fetches the repository and updates its pull requests."""
         forge, clone = self.forge, self.repository.clone
         assert forge is not None
         assert clone is not None
         clone = push.with_token(clone, forge.token)
         with session(self.url) as opened:
             stored = pull_requests.list_pull_requests(opened, clone.name)
+        # Before the fetch, so that the fetch contains every merge that is read here.
         for each in stored:
             if each.state in GOING_ON and each.number is not None:
                 state = forge.read(each.number).state
@@ -175,9 +169,7 @@ class Mender:
 
 
 def make_menders(settings: Settings, *, switched_on: bool = True) -> list[Mender]:
-    """Returns a Mender for each watched repository. The Mender can reach the forge if notify.toml enables pull requests
-    for the repository and `switched_on` is True. Raises BadNotifySettings if notify.toml is wrong, and ExpectedError if
-    pull requests are enabled and the forge's token is missing."""
+    """Returns a Mender for each watched repository. Raises BadNotifySettings or ExpectedError for wrong settings."""
     places, token = routing.load(settings.notify_file if switched_on else None).pull_requests, settings.forge_token
     if places and token is None:
         raise ExpectedError("notify.toml switches on pull requests and TILEWATCH_FORGE_TOKEN is not set")
@@ -188,7 +180,7 @@ def make_menders(settings: Settings, *, switched_on: bool = True) -> list[Mender
 
 
 def mend_all(settings: Settings) -> None:
-    """Updates the pull requests of all repositories that enable them. A failure for one does not stop the others."""
+    """Updates the pull requests of all repositories that enable them. A failure does not stop the others."""
     for each in make_menders(settings):
         if each.forge is None:
             continue
@@ -203,7 +195,7 @@ def mend_all(settings: Settings) -> None:
 
 
 def _list_entries(stale: Iterable[ShippedEntry]) -> list[list[object]]:
-    """Returns entries of a tuned table in the form in which the database table `pull_requests` stores them."""
+    """Returns entries of a tuned table as the database table `pull_requests` stores them."""
     return [[each.problem, dict(each.base), dict(each.head)] for each in stale]
 
 

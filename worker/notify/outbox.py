@@ -1,6 +1,4 @@
-"""Writes the messages about changes of regressions, alarms and days, sends them, and stores the outcome of each.
-wording.py writes the texts, routing.py chooses the channels, senders.py and forge.py send, and db/lifecycle/messages.py
-changes the state of a message. Several processes may run this at once, because a message is claimed only once."""
+"""Writes the messages about changes of regressions, alarms and days, sends them, and stores the outcome of each."""
 
 import datetime as dt
 import re
@@ -46,7 +44,7 @@ FORGE_ONLY = ("resolved", "expected")
 
 @dataclass(frozen=True)
 class Outbox:
-    """Holds the settings and the senders that are needed to write and send messages."""
+    """The settings and senders for writing and sending messages."""
 
     database_url: str
     settings: NotifySettings
@@ -55,8 +53,7 @@ class Outbox:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Returns the outbox for these settings. A channel without an address or token fails each attempt with that
-        reason. Raises BadNotifySettings if notify.toml is wrong."""
+        """Returns the outbox for these settings. Raises BadNotifySettings if notify.toml is wrong."""
         if settings.old_notify_name is not None:
             log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
@@ -67,7 +64,7 @@ class Outbox:
 
 
 def write_and_send(outbox: Outbox, now: dt.datetime) -> int:
-    """Writes messages about all unreported changes, sends the due messages, and returns how many were sent."""
+    """Writes messages about all unreported changes, sends the due messages, and returns the number sent."""
     with session(outbox.database_url) as opened:
         take_turns(opened, "write messages")  # two writers at once would give one regression two owners
         write_changes(opened, outbox, now)
@@ -102,8 +99,7 @@ def _write_change(opened: Session, outbox: Outbox, change: UnreportedChange, now
 
 
 def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm, now: dt.datetime) -> None:
-    """Writes the messages about an alarm to the channels that get alarms of its kernel and GPU model. The messages are
-    part of the transaction that opens the alarm."""
+    """Writes the messages about an alarm, one for each channel that wants it."""
     subject = wording.write_alarm(alarm.kind, alarm.subject)
     text = wording.Text(subject, f"{alarm.detail}\nDashboard: {outbox.dashboard_url}")
     gpus = (alarm.gpu_model,) if alarm.gpu_model else ()
@@ -121,7 +117,7 @@ def write_alarm(opened: Session, outbox: Outbox, alarm_id: int, alarm: OpenAlarm
 
 
 def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
-    """Writes the digest if it is due. There is one digest a day, because the keys of its messages contain the day."""
+    """Writes the digest if it is due, once a day."""
     day = routing.digest_due(outbox.settings, now)
     if day is None or outbox.settings.digest is None:
         return
@@ -137,7 +133,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
 
 
 def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
-    """Returns the digest of a day. Leaves out the repositories whose part cannot be written."""
+    """Returns the digest of a day, without repositories whose part cannot be written."""
     writable = []
     for repository in day.list_repositories():
         with isolate(opened, repository, "the digest cannot be written about it"):
@@ -147,7 +143,7 @@ def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
 
 
 def send_due(outbox: Outbox) -> int:
-    """Sends all due messages and returns how many were sent. A channel that failed is skipped until the next call."""
+    """Sends all due messages and returns the number sent. Skips a channel after a failure."""
     repeatable = [name for name, sender in outbox.senders.items() if sender.repeatable]
     failed: list[str] = []
     sent = 0
@@ -165,7 +161,7 @@ def send_due(outbox: Outbox) -> int:
 
 
 def send_tests(outbox: Outbox) -> dict[str, SendResult]:
-    """Sends a test message to every channel and returns the results. On a forge, it only tests reading."""
+    """Sends a test message to every channel and returns the results. A forge is only read."""
     test = OutgoingMessage("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
     return {
         name: sender.probe() if isinstance(sender, Forge) else sender.send(test)
@@ -178,7 +174,7 @@ KINDS_OF_CHECKS = ("check_fine", "check_slower", "check_unsure")
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
-    """Writes a message about each unreported check, to the forges with a route for checks in notify.toml."""
+    """Writes a message about each unreported check to the forges that want it."""
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
@@ -205,8 +201,7 @@ def _write_check(opened: Session, settings: NotifySettings, forges: Collection[s
 
 
 def check_text(story: CheckStory) -> Text:
-    """Returns the message about a check. Its subject has the check's state and the number of operators in each state.
-    Its body has the lines of `tilewatch compare`."""
+    """Returns the message about a check, with the lines of `tilewatch compare`."""
     check = story.check
     counts = ", ".join(f"{count} {kind}" for kind, count in Counter(each.kind for each in story.operators).items())
     what = one_line(check.failure) if check.failure is not None else counts or "no kernel to compare"
@@ -216,8 +211,7 @@ def check_text(story: CheckStory) -> Text:
 
 
 def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels for a message about a regression. Forges only get messages about regressions of their own
-    repository that a commit may have caused, so not if a toolchain, a node or a baseline is the cause."""
+    """Lists the channels for a message about a regression. Forges only get changes that commits may have caused."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in BY_A_COMMIT
@@ -230,12 +224,12 @@ def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str
 def _list_addresses(
     opened: Session, outbox: Outbox, story: RegressionStory, kind: str
 ) -> Iterator[tuple[str, str | None]]:
-    """Yields the channels for a message about a regression, each with a commit if it is a forge, else with None. The
-    end of a regression is written to the commits with a status about it, even if the first bad commit has changed."""
+    """Yields the channels for a message about a regression. Each forge comes with a commit, others with None."""
     for channel in _channels(opened, outbox, story, kind):
         if not _is_forge(outbox, channel):
             yield channel, None
             continue
+        # The end goes to the commits with a status about it, even if the first bad commit has changed.
         is_end = kind not in ("opened", "reopened")
         marked = messages.list_shas(opened, story.regression.id, channel) if is_end else []
         for sha in marked or [story.regression.bad_sha]:
@@ -243,19 +237,19 @@ def _list_addresses(
 
 
 def _list_foreign_forges(opened: Session, settings: NotifySettings, repository: str) -> set[str]:
-    """Returns the forge channels that belong to another watched repository, and so lack this repository's commits."""
+    """Returns the forge channels of other repositories, which lack this repository's commits."""
     places = {each.name: _find_project(each.url) for each in repositories.list_repositories(opened)}
     forges = {name: channel.forge.lower() for name, channel in settings.channels.items() if channel.forge}
     return {name for name, forge in forges.items() if forge in places.values() and forge != places.get(repository)}
 
 
 def _find_project(url: str) -> str:
-    """Returns the last two parts of a repository's address, which are OWNER/NAME on a forge, in small letters."""
+    """Returns OWNER/NAME of a repository's address, in small letters."""
     return "/".join(re.split("[/:]", url.rstrip("/").removesuffix(".git"))[-2:]).lower()
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Returns a regression with its owner. If nobody owns it, stores the owner that the first matching route names."""
+    """Returns a regression with its owner. If it has none, stores the owner that a route names."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -315,8 +309,7 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, since: dt.datetime, now: dt.datetime) -> wording.Day:
-    """Returns the content of a digest about the time from `since` until now. Leaves out recorded regressions and
-    planted examples. Lists a regression that began and ended in this time only as ended."""
+    """Returns the content of a digest, without recorded regressions and planted examples."""
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]
     moved = {row.regression_id for row in regression_queries.find_last_moves(opened, now).values() if row.at >= since}

@@ -1,4 +1,4 @@
-"""Opens, changes and closes pull requests by GitHub's API, and merge requests by GitLab's. Errors hide the token."""
+"""Opens, changes and closes pull requests on GitHub and merge requests on GitLab."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -14,11 +14,11 @@ State = Literal["open", "merged", "closed"]
 
 
 class ForgeFailed(ExpectedError):
-    """Raised if the forge did not carry out a request. The message is a sentence."""
+    """Raised if the forge refuses a request. The message is a sentence."""
 
 
 class ForgeAway(ForgeFailed):
-    """Raised if the forge does not answer or fails itself, so that a later attempt may succeed."""
+    """Raised if the forge does not answer now. A later attempt may succeed."""
 
 
 class Found(NamedTuple):
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The names of paths and fields in a forge's API. `comments` is the path for comments on a pull request."""
+    """The names of paths and fields in a forge's API."""
 
     api: str
     project: str
@@ -55,13 +55,13 @@ WORDS = {
 
 @dataclass(frozen=True)
 class PullRequestForge:
-    """A project on a forge, with calls for its pull requests. Each call may raise ForgeFailed."""
+    """A project on a forge, with methods for its pull requests. Each may raise ForgeFailed."""
 
     place: PullRequestPlace
     token: str = field(repr=False)
 
     def find(self, branch: str) -> Found | None:
-        """Returns the newest pull request of a branch, whether open or closed; None if the branch never had one."""
+        """Returns the newest pull request of a branch, open or closed; None if there is none."""
         owner = f"{self.place.forge.partition('/')[0]}:" if self.place.kind == "github" else ""
         found = self._ask("GET", self._words.pulls, params={self._words.source: f"{owner}{branch}", "state": "all"})
         return self._read(found[0]) if isinstance(found, list) and found else None
@@ -79,7 +79,7 @@ class PullRequestForge:
         return self._read(self._ask(words.change, f"{words.pulls}/{number}", json=asked))
 
     def close(self, number: int, comment: str) -> None:
-        """Writes a comment on a pull request, then closes the pull request."""
+        """Closes a pull request with a comment."""
         self._ask("POST", self._words.comments.format(number), json={"body": comment})
         self._ask(self._words.change, f"{self._words.pulls}/{number}", json=self._words.closed)
 

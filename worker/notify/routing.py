@@ -1,6 +1,4 @@
-"""Reads notify.toml (TILEWATCH_NOTIFY) and decides who gets a message and when: routes, owners, quiet hours, digest.
-Only `load` reads a file. Messages about errors in the file contain no addresses. An address is a secret, because
-anybody who has it can write to the channel."""
+"""Reads notify.toml and decides who gets a message and when. Addresses are secret, so errors do not show them."""
 
 import datetime as dt
 import os
@@ -54,8 +52,7 @@ class _Strict(BaseModel):
 
 
 class Channel(_Strict):
-    """A channel for messages: an Apprise service, a webhook, or the commits of a forge. A field `*_from` names an
-    environment variable with the address, so that this secret is not in the file."""
+    """A channel for messages. A field `*_from` names an environment variable with the secret address."""
 
     apprise: str | None = Field(default=None, repr=False)
     apprise_from: str | None = None
@@ -74,8 +71,7 @@ class Channel(_Strict):
 
 
 class Route(_Strict):
-    """A rule that sends matching messages to channels. All matching rules apply. Patterns have the wildcards * and
-    ?."""
+    """A rule that sends matching messages to channels. Patterns may contain * and ?."""
 
     kernel: str = "*"
     gpu: str = "*"
@@ -85,7 +81,7 @@ class Route(_Strict):
 
 
 class Quiet(_Strict):
-    """The quiet hours, in the time zone of the settings. They include midnight if `to` is earlier than `from`."""
+    """The quiet hours. They include midnight if the end is earlier than the start."""
 
     start: LocalHour = Field(alias="from")
     end: LocalHour = Field(alias="to")
@@ -97,8 +93,7 @@ class Digest(_Strict):
 
 
 class PullRequestPlace(_Strict):
-    """The project on a forge that gets pull requests about a repository's tuned table. `api` is the address of the
-    forge's API; None stands for the API of github.com or gitlab.com."""
+    """The project on a forge that gets pull requests. `api` is None for github.com and gitlab.com."""
 
     forge: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)+$")
     kind: Literal["github", "gitlab"] = "github"
@@ -106,8 +101,7 @@ class PullRequestPlace(_Strict):
 
 
 class NotifySettings(_Strict):
-    """The content of notify.toml. Without that file, all messages but those about improvements go to the log.
-    `pull_requests` maps the name of a watched repository to the project on a forge that gets its pull requests."""
+    """The content of notify.toml. `pull_requests` names a project on a forge for each repository."""
 
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     channels: dict[str, Channel] = Field(default_factory=dict)
@@ -127,8 +121,7 @@ class NotifySettings(_Strict):
 
 
 def load(file: Path | None, environment: Mapping[str, str] = os.environ) -> NotifySettings:
-    """Returns the notification settings in a file, or the default settings if `file` is None. Addresses may come from
-    environment variables that the file names. Raises BadNotifySettings if the file is wrong."""
+    """Returns the settings in a file, or the defaults for None. Raises BadNotifySettings if the file is wrong."""
     if file is None:
         return NotifySettings()
     try:
@@ -146,12 +139,12 @@ def recipients(settings: NotifySettings, topic: Topic, kernel: str | None, gpus:
 
 
 def find_owner(settings: NotifySettings, kernel: str | None, gpus: Sequence[str]) -> str | None:
-    """Returns the owner that the first matching route with an owner names; None if there is no such route."""
+    """Returns the owner that the first matching route names; None if no route names an owner."""
     return next((route.owner for route in settings.routes if route.owner and _matches(route, kernel, gpus)), None)
 
 
 def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.datetime | None:
-    """Returns the end of a channel's quiet hours if a message must wait for it; None if it may be sent now."""
+    """Returns the end of a channel's quiet hours; None if a message may be sent now."""
     hours, target = settings.quiet, settings.channels.get(channel)
     if hours is None or target is None or not target.quiet or target.forge:
         return None
@@ -167,8 +160,7 @@ def quiet_until(settings: NotifySettings, channel: str, now: dt.datetime) -> dt.
 
 
 def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
-    """Returns the day whose digest is due: today, or yesterday for a digest that is late at midnight. None if it is too
-    early or too late, or if digests are off."""
+    """Returns the day whose digest is due; None if no digest is due."""
     if settings.digest is None:
         return None
     zone = ZoneInfo(settings.zone)
@@ -178,7 +170,7 @@ def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """Returns whether a route matches a message. Only a pattern `*` matches a message without a kernel or GPU."""
+    """Returns whether a route matches. Only the pattern `*` matches a message without a kernel or GPU."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 
@@ -195,7 +187,7 @@ def _read(name: str, written: dict[str, Any], environment: Mapping[str, str]) ->
 
 
 def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """Replaces the name of an environment variable by the address in that variable, if the variable is set."""
+    """Replaces the name of an environment variable by the address in it."""
     for kind in ("apprise", "webhook"):
         variable = fields.get(f"{kind}_from")
         if isinstance(variable, str) and kind not in fields and environment.get(variable):
@@ -204,7 +196,7 @@ def _fill_in_address(fields: dict[str, Any], environment: Mapping[str, str]) -> 
 
 
 def _sentences(name: str, error: ValidationError) -> list[str]:
-    """Returns a clause per error with the wrong field and the reason, but not the value, which may be an address."""
+    """Returns a clause about each error, without the wrong value, which may be a secret address."""
     clauses = []
     for problem in error.errors(include_input=False, include_url=False):
         key = ".".join(str(part) for part in problem["loc"])

@@ -1,7 +1,4 @@
-"""Sends one message by Apprise, a webhook or the log, and returns the result.
-
-The result says whether another attempt makes sense, and outbox.py decides when. Results and log lines never contain an
-address, because anybody who has the address can write to the channel."""
+"""Sends one message by Apprise, a webhook or the log. Results and log lines never contain the secret address."""
 
 import datetime as dt
 import email.utils
@@ -32,8 +29,7 @@ SECRET_LENGTH = 6
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """A message to one channel. `key` is the same for every attempt. `sha` and `about` are only for a forge: the commit
-    that gets a status, and the kernel or check in that status's name."""
+    """A message to one channel. `key` is the same for every attempt. `sha` and `about` are only for forges."""
 
     key: str
     kind: str
@@ -47,8 +43,7 @@ class OutgoingMessage:
 
 @dataclass(frozen=True)
 class SendResult:
-    """The result of an attempt to send. `trouble` is None if the message was sent. `again` is True if another attempt
-    makes sense. `wait_s` is the delay that the service asked for, else None."""
+    """The result of an attempt to send. `trouble` is None if it succeeded; `again` says whether to try again."""
 
     trouble: str | None = None
     again: bool = False
@@ -67,7 +62,7 @@ TAKEN = SendResult()
 
 
 class Sender(Protocol):
-    """Sends messages to one channel. If `repeatable` is True, a message that is sent twice is shown only once."""
+    """Sends messages to one channel. If `repeatable` is True, a repeated message is shown only once."""
 
     @property
     def repeatable(self) -> bool: ...
@@ -77,7 +72,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Closed:
-    """A channel that cannot be used until a person corrects its settings. Sends nothing and returns why."""
+    """A channel with wrong settings. It sends nothing and returns the reason."""
 
     trouble: str
     repeatable = True
@@ -88,7 +83,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Log:
-    """Writes messages to the log of this process. It is the only sender if no channel is configured."""
+    """Writes messages to the log of this process. It is used if no channel is configured."""
 
     repeatable: bool = True
 
@@ -99,7 +94,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Webhook:
-    """Sends messages as JSON to an address. A receiver recognises a repeated message by its Idempotency-Key."""
+    """Sends messages as JSON to an address. An Idempotency-Key marks repeated messages."""
 
     address: str
     repeatable: bool = True
@@ -127,7 +122,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Service:
-    """Sends messages by an Apprise service such as mail or Slack. Most services show a repeated message twice."""
+    """Sends messages by an Apprise service such as mail or Slack. Most services show repeated messages twice."""
 
     address: str
     repeatable: bool = False
@@ -153,11 +148,11 @@ ERROR_LEVELS = ("WARNING", "ERROR", "CRITICAL")
 
 
 def read_result(answer: requests.Response, who: str, now: dt.datetime | None = None) -> SendResult:
-    """Returns the result of an attempt to send, from the service's HTTP answer. A redirect is a refusal, because it is
-    not followed: another address must not get the message."""
+    """Returns the result of an attempt to send, read from an HTTP response."""
     if is_accepted(answer):
         return TAKEN
     trouble = f"{who} answers {answer.status_code} {answer.reason or ''}".strip()
+    # A redirect is a refusal: another address must not get the message.
     if answer.status_code in REFUSED:
         return SendResult.never(trouble)
     return SendResult.later(trouble, requested_wait_s(answer, now or dt.datetime.now(dt.UTC)))
@@ -168,7 +163,7 @@ def is_accepted(answer: requests.Response) -> bool:
 
 
 def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | None:
-    """Returns the seconds to wait that Retry-After or GitHub's rate limit ask for; None if the answer names no time."""
+    """Returns the seconds that a service asks to wait; None if it asks for no wait."""
     retry_after = answer.headers.get("Retry-After", "").strip()
     if retry_after.isdecimal():
         return float(retry_after)
@@ -184,7 +179,7 @@ def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | Non
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Returns a service's sentence. Pieces of the channel's address, except the host name, are replaced by "..."."""
+    """Returns a text in which pieces of a channel's address are replaced by "..."."""
     host = urlsplit(address).hostname or ""
     pieces = {piece for piece in re.split(r"[/:@?&=+,]+", address) if len(piece) >= SECRET_LENGTH}
     for piece in sorted(pieces - {host}, key=len, reverse=True):

@@ -1,6 +1,4 @@
-"""Writes the title, the text and the new file of a pull request for a tuned table. It only computes from its arguments.
-
-Names of kernels, problems and parameters come from the watched repository, so all these names are escaped."""
+"""Writes the title, text and file of a pull request for a tuned table. It only computes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -115,8 +113,7 @@ def _list_uncovered(problems: Sequence[str]) -> list[list[str]]:
 
 
 def _replace_rows(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> str:
-    """Returns the text of the table's file with the slow rows replaced, and all else unchanged. A new row names the
-    commit of its measurement if the table names another commit."""
+    """Returns the text of the table's file with the slow rows replaced."""
     stale = {each.problem: each for each in state.stale}
     near = [each for each in sweeps.winners if (each.kernel, each.gpu_model) == state.key]
     copied = ShippedTables(tables.path, tables.text, json.loads(tables.text))

@@ -1,7 +1,4 @@
-"""Opens and closes alarms, and writes a message for each new alarm in the same transaction.
-
-It runs every few minutes on any worker of the queue `tell`, and in one process at a time. db/worker_reads reads the
-results, alarms.py decides which alarms should be open, and outbox.py writes the messages."""
+"""Opens and closes alarms, and writes a message for each new alarm in the same transaction."""
 
 import datetime as dt
 from collections.abc import Collection, Sequence
@@ -38,7 +35,7 @@ WRITTEN_ELSEWHERE = (life.FAILED_NIGHTLY, life.FAILED_REPOSITORY, life.ENDED_PRO
 def update_alarms(
     out: Outbox, watched: Collection[str], times: NightlyTimes, regret_limit: float, now: dt.datetime
 ) -> Changes:
-    """Opens and closes alarms, and returns the changes. `watched` are the repositories that should have a nightly."""
+    """Opens and closes alarms and returns the changes. `watched` names the repositories that need a nightly."""
     with session(out.database_url) as opened:
         take_turns(opened, life.WATCHING)
         stored = alarm_queries.list_alarms(opened)
@@ -67,7 +64,7 @@ def _list_alarms(
     regret_limit: float,
     now: dt.datetime,
 ) -> list[OpenAlarm]:
-    """Returns the alarms that should be open. An error in one repository does not affect other repositories' alarms."""
+    """Returns the alarms that should be open. An error in one repository does not affect the others."""
     removed = set(repositories.list_removed(opened))
 
     def is_left_out(name: str) -> bool:  # of a branch, a person submitted it by hand, and looks at the result
@@ -116,8 +113,7 @@ def _list_alarms(
 def _list_still_broken(
     opened: Session, stored: Sequence[AlarmRow], removed: Collection[str], now: dt.datetime
 ) -> list[OpenAlarm]:
-    """Returns the open alarms about broken configs that still fail. Leaves out alarms of removed repositories, and
-    alarms that are older than FAILURE_STAYS_OPEN."""
+    """Returns the open alarms about configs that are still broken, unless they are too old."""
     still_broken: list[OpenAlarm] = []
     for alarm in stored:
         since = alarms.sweep_of_key(alarm.key)

@@ -1,8 +1,4 @@
-"""Writes the texts of messages, which have a subject and a body in plain text, for mail, chat and logs. It only
-computes.
-
-A message about a regression must be enough for a decision: size and interval, problem, cause, first bad commit, owner,
-evidence, and the commands that repeat the measurement."""
+"""Writes the subject and the plain text of messages. A message about a regression must be enough for a decision."""
 
 import shlex
 from collections.abc import Sequence
@@ -37,7 +33,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Day:
-    """The content of a digest: the changes of one day, and the regressions and alarms that are open at its end."""
+    """The content of a digest: a day's changes, and the regressions and alarms that are open."""
 
     opened: Sequence[RegressionRow]
     ended: Sequence[RegressionRow]
@@ -51,7 +47,7 @@ class Day:
         return sorted({each.repository for name in OF_A_REPOSITORY for each in getattr(self, name)})
 
     def of(self, *repositories: str) -> Self:
-        """Returns the day with only the rows about the given repositories."""
+        """Returns the day with only the rows of these repositories."""
         kept = {
             name: [each for each in getattr(self, name) if each.repository in repositories] for name in OF_A_REPOSITORY
         }
@@ -99,7 +95,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Returns a line with a change's kernel, GPUs, size and first bad commit. `was` precedes the size if it ended."""
+    """Returns a line about a change. `was` stands before its size if the change has ended."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} of {regression.repository} on {on}: {was}{write_change(regression.size)} "
@@ -108,12 +104,12 @@ def headline(regression: RegressionRow, was: str = "") -> str:
 
 
 def write_alarm(kind: str, subject: str) -> str:
-    """Returns an alarm as one line of text: the words for its kind, and its subject."""
+    """Returns an alarm as one line of text."""
     return f"{describe_kind(kind)[0]}: {one_line(subject)}"
 
 
 def digest_text(day: Day, dashboard_url: str) -> Text:
-    """Returns the digest of a day. It is also written for a day without news, so that a missing digest is noticed."""
+    """Returns the digest of a day, even without news, so that people notice a missing digest."""
     counts = [
         count_text(len(day.opened), "new regression"),
         f"{len(day.still_open)} open",
@@ -171,7 +167,7 @@ def _among(regression: RegressionRow) -> str:
 
 
 def _since(regression: RegressionRow) -> str:
-    """Returns a line about the first bad commit or commits. It begins "First seen at" if no commit is the cause."""
+    """Returns a line about the commit or commits at which a change began."""
     last = f"{short_sha(regression.bad_sha)} {one_line(regression.bad_subject)}"
     first = "First bad commit" if regression.size > 0 else "First commit with it"
     if regression.category not in BY_A_COMMIT:

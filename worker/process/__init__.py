@@ -1,1 +1,1 @@
-"""Implements the parts of a worker process besides its jobs: its name, heartbeat, health checks and `/metrics`."""
+"""Implements a worker process except its jobs: its name, heartbeat, health checks and `/metrics`."""

@@ -1,4 +1,4 @@
-"""Opens an alarm about a process that ended, or that was ended because it made no progress."""
+"""Opens an alarm about a process that ended unexpectedly or was stuck."""
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -7,7 +7,7 @@ from tilewatch.db.session import DatabaseUnreachable, session
 
 
 def open_alarm(database_url: str, process: str, sentence: str) -> bool:
-    """Opens an alarm about a process and returns True. Returns False if the database cannot be written now."""
+    """Opens an alarm about a process. Returns False if the database cannot be written."""
     try:
         with session(database_url) as opened:
             alarms.open_failure(opened, alarms.ENDED_PROCESS, process, sentence)

@@ -1,4 +1,4 @@
-"""Finds the reasons why a worker cannot work now, for `/healthz` and `tilewatch doctor`. Each reason is a sentence."""
+"""Finds the reasons why a worker cannot work now, for `/healthz` and `tilewatch doctor`."""
 
 import shutil
 import tempfile
@@ -35,7 +35,7 @@ def list_health_checks(
     silent_s: Callable[[], float],
     progress: Callable[[], str | None],
 ) -> Troubles:
-    """Returns a function that lists the troubles that a worker's checks find. Only GPUs are checked for quarantine."""
+    """Returns a function that lists the troubles of a worker."""
     checks: list[Callable[[], str | None]] = [
         lambda: database(context.database_url),
         lambda: dispatch.require_broker(context.broker_url),
@@ -55,7 +55,7 @@ def run(checks: Sequence[Callable[[], str | None]]) -> tuple[str, ...]:
 
 
 def _run_one(check: Callable[[], str | None]) -> str | None:
-    """Returns the trouble that a check returns or raises as a sentence; None if the check finds no trouble."""
+    """Returns the trouble that a check finds, as a sentence; None if it finds no trouble."""
     try:
         return check()
     except ExpectedError as error:
@@ -75,7 +75,7 @@ def heartbeat(silent_s: float) -> str | None:
 
 
 def stuck(tried_s: float) -> tuple[str, ...]:
-    """Returns a reason to restart a worker that last tried a heartbeat long ago (`tried_s`); else an empty tuple."""
+    """Returns a reason to restart a worker that has tried no heartbeat for long; else an empty tuple."""
     if tried_s <= STUCK_S:
         return ()
     return (f"this worker has not tried to write a heartbeat for {tried_s:.0f} s, at most {STUCK_S} s were expected",)

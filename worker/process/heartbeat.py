@@ -1,4 +1,4 @@
-"""Writes a worker's heartbeat: its row in the table `workers`, which a thread of the worker's parent process renews."""
+"""Renews a worker's heartbeat, its row in the table `workers`, in a thread of the parent process."""
 
 import threading
 import time
@@ -19,8 +19,7 @@ HEARTBEAT_S = 15
 
 
 class Heartbeat:
-    """Writes this worker's heartbeat. All processes of the worker may call `write`, but only the parent runs the
-    thread. The thread also writes `environments`, set by Lifecycle: each repository's Python for host code here."""
+    """Writes a worker's heartbeat. Every process may call `write`, but only the parent runs the thread."""
 
     def __init__(
         self,
@@ -29,8 +28,7 @@ class Heartbeat:
         on_beat: Callable[[], None] = lambda: None,
         refuses: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """The thread calls `on_beat` after each stored heartbeat. `refuses` returns the reason why the worker takes no
-        job; None if it takes jobs. A heartbeat shows that reason in place of the running jobs."""
+        """`on_beat` is called after each stored heartbeat. `refuses` returns why the worker takes no job, else None."""
         self._database_url, self._identity, self._on_beat, self._refuses = database_url, identity, on_beat, refuses
         self.environments: Mapping[str, str] = {}
         self._over = threading.Event()
@@ -55,11 +53,11 @@ class Heartbeat:
             log.warning("no row removed", reason=type(error).__name__)
 
     def silent_s(self) -> float:
-        """Returns the seconds since the last heartbeat was stored."""
+        """Returns the seconds since a heartbeat was last stored."""
         return time.monotonic() - self._written_at
 
     def tried_s(self) -> float:
-        """Returns the seconds since the thread last tried to write a heartbeat, successfully or not."""
+        """Returns the seconds since the thread last tried to write a heartbeat."""
         return time.monotonic() - self._tried_at
 
     def write(self, doing: str | None) -> None:
@@ -103,8 +101,7 @@ class Heartbeat:
                 return
 
     def _doing(self, opened: Session) -> str | None:
-        """Returns the running jobs, or else the reason that a process of the pool wrote for its wait, such as a GPU in
-        use. Returns None if the worker's row only contains text of this thread."""
+        """Returns the running jobs, or the reason why a process waits; None if the worker is idle."""
         subjects = steps.list_running_subjects(opened, f"{self._identity.name}#")
         if subjects:
             self._subjects = "; ".join(subjects)

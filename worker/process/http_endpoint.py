@@ -1,7 +1,4 @@
-"""Serves a worker's `/healthz` and `/livez` (ok, or the troubles) and `/metrics` (for Prometheus) by HTTP.
-
-The caller passes the functions that return the contents. The server is a thread of the worker's parent process, so that
-it answers while a job runs."""
+"""Serves a worker's `/healthz`, `/livez` and `/metrics` by HTTP, from a thread that answers while a job runs."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -21,7 +18,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoint:
-    """An HTTP server that runs from `start` to `stop`. A taken port is only logged."""
+    """An HTTP server that runs from `start` to `stop`. If the port is taken, it only logs this."""
 
     def __init__(
         self, address: str, port: int, troubles: Troubles, stuck: Troubles, exposition: Callable[[], bytes]
@@ -31,7 +28,7 @@ class Endpoint:
         self._server: SmallServer | None = None
 
     def start(self) -> int | None:
-        """Starts the server and returns its port; None if the port is taken or not allowed."""
+        """Starts the server and returns its port; None if the port cannot be used."""
         try:
             self._server = SmallServer((self._address, self._port), self._handler())
         except OSError as error:
@@ -49,7 +46,7 @@ class Endpoint:
             self._server = None
 
     def forget(self) -> None:
-        """Closes the socket that a forked child inherited, so that the port is free as soon as the parent has ended."""
+        """Closes the socket in a forked child, so that the port becomes free when the parent ends."""
         if self._server is not None:
             self._server.socket.close()
             self._server = None

@@ -20,11 +20,11 @@ class SmallHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Logs nothing, because clients such as Prometheus ask every few seconds."""
+        """Logs nothing, because Prometheus asks every few seconds."""
 
 
 class SmallServer(ThreadingHTTPServer):
-    """Serves each connection in a thread. When it is closed, it does not wait for open connections."""
+    """Serves each connection in a thread. Closing it does not wait for open connections."""
 
     block_on_close = False
     request_queue_size = 128

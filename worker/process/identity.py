@@ -16,8 +16,7 @@ from tilewatch.worker.queue.dispatch import COMPILE, NOTIFY_QUEUE, OF_ONE_GPU, T
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity of a worker. `name` is Celery's node name. Jobs of the worker's process PID are owned by NAME#PID.
-    The `queues` of a GPU worker always include the queue of its own GPU."""
+    """The identity of a worker. `name` is Celery's node name."""
 
     name: str
     kind: str
@@ -31,8 +30,7 @@ class Identity:
 
 
 def identify(name: str, queues: Iterable[str], context: Context, wanted_compiler: str | None = None) -> Identity:
-    """Returns the identity of a worker with this name and these queues. Raises WrongWorker if a queue needs a GPU that
-    this machine lacks, or if the driver, a package or the compiler does not meet the requirements."""
+    """Returns the identity of a worker. Raises WrongWorker if this machine cannot serve its queues."""
     taken = tuple(sorted(queues))
     toolchain = {"harness": HARNESS, "python": platform.python_version(), "sandbox": find_level().value}
     gpu_models = {queue.removeprefix("gpu.").partition(OF_ONE_GPU)[0] for queue in taken if queue.startswith("gpu.")}

@@ -1,11 +1,11 @@
-"""Decides from which queues a worker takes jobs. A queue is closed as long as at least one reason to close it lasts."""
+"""Decides from which queues a worker takes jobs. A queue stays closed while any reason to close it lasts."""
 
 import threading
 from collections.abc import Callable, Collection
 
 
 class Intake:
-    """Calls `take` with a queue and True to start taking jobs from that queue, or False to stop. It is thread-safe."""
+    """Opens and closes a worker's queues through `take(queue, is_open)`. It is thread-safe."""
 
     def __init__(self, queues: Collection[str], take: Callable[[str, bool], None]) -> None:
         self._queues, self._take = tuple(queues), take
@@ -13,7 +13,7 @@ class Intake:
         self._lock = threading.Lock()
 
     def close(self, reason: str, queues: Collection[str] | None = None) -> None:
-        """Closes these queues, or all queues if `queues` is None, until `reopen` is called with the same reason."""
+        """Closes these queues, or all queues for None, until `reopen` gets the same reason."""
         self._change(reason, frozenset(self._queues if queues is None else queues))
 
     def reopen(self, reason: str) -> None:

@@ -1,7 +1,4 @@
-"""Starts and stops the threads of a worker's parent process besides Celery: heartbeat, health endpoint, GPU watch.
-
-A Lifecycle is made when the worker knows its name and queues, before its pool forks. Import this module only after
-`metrics_folder.count_in()`, because prometheus_client reads the folder's name when it is imported."""
+"""Starts and stops the threads of a worker's parent process. Import this module after `metrics_folder.count_in()`."""
 
 import contextlib
 import threading
@@ -32,14 +29,12 @@ ENVIRONMENTS_EVERY_S = 60.0
 
 
 class Lifecycle:
-    """Runs the threads of a worker that are not for jobs. It closes all queues of `intake` while the database has the
-    tables of another release, and the queues of the worker's GPU while that GPU is not healthy."""
+    """Runs the threads of a worker besides its jobs. Closes queues while the database or the GPU cannot be used."""
 
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake, busy: Busy
     ) -> None:
-        """Raises StoreError if a compile or GPU worker cannot use the cubin store, without which it can do no job. Most
-        jobs of a judge worker need no store. `busy` returns the task of each process of the pool."""
+        """Raises StoreError if a compile or GPU worker cannot use the cubin store."""
         context = Context.of(settings)
         if identity.kind in ("compile", "gpu"):
             CubinStore(context.store_url).require_access(writes=identity.kind == "compile")
@@ -82,12 +77,12 @@ class Lifecycle:
         self.heartbeat.stop()
 
     def forked(self) -> None:
-        """Closes the socket that a process of the pool inherited but does not use."""
+        """Closes the inherited socket in a forked process."""
         if self._endpoint is not None:
             self._endpoint.forget()
 
     def _keep_looking(self) -> None:
-        """Checks the pool's progress in a thread of its own, because the heartbeat's thread may wait for Postgres."""
+        """Checks the pool's progress. The heartbeat's thread cannot do this, as it may wait for Postgres."""
         while not self._over.wait(HEARTBEAT_S):
             for task, sentence in self._progress.look().items():
                 log.error("a process ended", task=task, reason=sentence)
@@ -95,7 +90,7 @@ class Lifecycle:
                 ended.open_alarm(self._database_url, self.identity.name, detail)
 
     def _keep_describing(self) -> None:
-        """Sets `heartbeat.environments` in a thread of its own, as git may wait for a disk and a heartbeat must not."""
+        """Updates `heartbeat.environments`. The heartbeat's thread cannot do this, as Git may wait for a disk."""
         while True:
             with contextlib.suppress(SQLAlchemyError):  # Postgres may be restarting
                 self.heartbeat.environments = watched.list_environments(self._database_url, self._settings)
@@ -103,8 +98,7 @@ class Lifecycle:
                 return
 
     def _refuses(self) -> str | None:
-        """Returns why the worker takes no job while the database has the tables of another release; else None. Also
-        closes or reopens the worker's queues. Workers of different releases could misread each other's rows."""
+        """Returns why the worker takes no job, if the database has the tables of another release; else None."""
         try:
             migrate.require_head(self._database_url)
             refusal = None
@@ -129,7 +123,7 @@ class Lifecycle:
 
 
 def health_port(settings: Settings, identity: Identity) -> int:
-    """Returns the port of the health endpoint; 0 means no endpoint. Each GPU worker of a machine has its own port."""
+    """Returns the port of a worker's health endpoint; 0 means no endpoint. Each GPU has its own port."""
     first: int = getattr(settings, f"{identity.kind}_health_port")
     return first + max(0, identity.gpu.index) if first and identity.gpu else first
 

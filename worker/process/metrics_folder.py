@@ -1,7 +1,4 @@
-"""Makes the folder in which all processes of a worker count its metrics (metrics.py).
-
-Each process of the pool writes a file of its own. The parent adds the files up when Prometheus asks. This is the
-multiprocess mode of prometheus-client, which is not imported here, because it reads the folder's name on import."""
+"""Makes the folder in which all processes of a worker count its metrics."""
 
 import fcntl
 import os
@@ -19,8 +16,7 @@ _held: list[int] = []
 
 
 def count_in(folder: Path) -> None:
-    """Makes an empty folder for the counts of this process and its forks. Deletes the folders of workers that no longer
-    run, because a worker in a container has a new name after each start."""
+    """Makes an empty folder for this worker's metrics, and deletes the folders of ended workers."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / LOCK).open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # a folder that is being made is not locked yet
@@ -35,7 +31,7 @@ def count_in(folder: Path) -> None:
 
 
 def folder() -> Path | None:
-    """Returns the folder of this worker's metrics; None in other processes, where metrics stay in memory."""
+    """Returns the folder of this worker's metrics; None in other processes."""
     return Path(os.environ[FILES]) if FILES in os.environ else None
 
 

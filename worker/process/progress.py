@@ -1,7 +1,4 @@
-"""Checks whether processes make progress with their tasks, and ends a process that does not.
-
-A thread renews the lease of a job even if the main thread waits for ever. So progress is measured by how often the main
-thread got a processor, and by the processor time of its child processes."""
+"""Ends processes that make no progress with their tasks. Progress is measured by processor use."""
 
 import contextlib
 import os
@@ -31,7 +28,7 @@ class _Seen:
 
 
 class Progress:
-    """Holds the progress of each busy process. Only one thread calls `look`; other threads call `find_trouble`."""
+    """The progress of each busy process. Only one thread may call `look`."""
 
     def __init__(
         self,
@@ -44,8 +41,7 @@ class Progress:
         self._seen: dict[int, _Seen] = {}
 
     def look(self) -> dict[str, str]:
-        """Checks the processes that are busy now, and ends each process without progress for `end_s`. Returns a
-        sentence for each ended process, by the name of its task."""
+        """Ends processes without progress. Returns a sentence for each, by the name of its task."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():
@@ -64,7 +60,7 @@ class Progress:
         return {each.task: f"it made no progress for {self._end_s:.0f} s and was ended" for _, each in still}
 
     def find_trouble(self) -> str | None:
-        """Returns a sentence about a task without progress; None if all tasks make progress."""
+        """Returns a sentence about a task without progress; None if all make progress."""
         for process, each in list(self._seen.items()):
             still_s = self._clock() - each.at
             if still_s >= STILL_S:
@@ -73,7 +69,7 @@ class Progress:
 
 
 def count_moves(process: int) -> int | None:
-    """Returns a number that grows while a process's main thread or a child works; None if the process has ended."""
+    """Returns a number that grows while a process or its children work; None if the process has ended."""
     try:
         switches = count_switches(process)
     except (FileNotFoundError, ProcessLookupError):
@@ -83,7 +79,7 @@ def count_moves(process: int) -> int | None:
 
 
 def count_switches(process: int) -> int:
-    """Returns how often a process's main thread got or gave up a processor. Raises OSError if the process is gone."""
+    """Returns how often a process's main thread got or gave up a processor. Raises OSError if the process has ended."""
     status = Path(f"/proc/{process}/task/{process}/status").read_text()
     return sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
 

@@ -1,7 +1,4 @@
-"""Makes the page `/metrics`: the counts of this worker's processes and, on a judge worker, the metrics of the queue.
-
-The queue's metrics are read from Postgres when Prometheus asks. They are the same for all workers, so only workers of
-the kind `judge` report them."""
+"""Makes the page `/metrics` of a worker. Only workers of the kind `judge` report the queue's metrics."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +33,7 @@ def exposition(*sources: Families) -> Callable[[], bytes]:
 
 
 def worker_metrics(kind: str, troubles: Troubles, spool_folder: Path) -> Families:
-    """Returns a function that yields the worker's own metrics: its health and, with a GPU, the files in its spool."""
+    """Returns a function that yields a worker's own metrics, such as its health."""
 
     def families() -> Iterator[Metric]:
         yield GaugeMetricFamily("tilewatch_healthy", "1 while /healthz says ok.", value=float(not troubles()))
@@ -93,7 +90,6 @@ def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[Any, flo
 
 @dataclass(frozen=True)
 class _Source:
-    """A collector that passes metrics to the registry of prometheus-client. It has no `describe`, so that the registry
-    does not query a server when it is registered."""
+    """A collector of metrics. Without a method `describe`, its registration asks no server."""
 
     collect: Families

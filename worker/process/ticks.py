@@ -1,7 +1,4 @@
-"""Keeps periodic tasks running, even if the clocks of beat and of the workers are wrong.
-
-Beat's messages have no expiry time, because a worker whose clock was ten minutes ahead silently dropped all of them
-(2026-11). Instead, a worker that finds many messages after a long pause runs the task for the first message only."""
+"""Keeps periodic tasks running, even if the clocks of the scheduler and the workers are wrong."""
 
 import datetime as dt
 import functools
@@ -37,7 +34,8 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no typ
 
 
 def skip_repeated(task: Callable[[], None]) -> Callable[[], None]:
-    """Returns a periodic task that does nothing if `task` ended less than PAUSE_S ago in this process."""
+    """Returns a periodic task that does nothing if it has just run in this process."""
+    # Messages have no expiry time: a worker whose clock was ten minutes ahead silently dropped all of them (2026-11).
     ended_at: float | None = None
 
     @functools.wraps(task)

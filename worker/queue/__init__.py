@@ -1,1 +1,1 @@
-"""Sends the messages of jobs, keeps the leases of jobs, waits out outages, and queues the jobs that follow a step."""
+"""Sends and receives jobs, holds their leases, waits out outages, and queues the jobs that follow."""

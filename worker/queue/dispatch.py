@@ -1,8 +1,4 @@
-"""Sends the ids of jobs to workers through Redis, and finds lost messages. Defines Celery's settings for sender and
-worker.
-
-Redis may lose messages without harm: the job table stores the queued jobs, and reconcile.py sends messages again. So a
-message is acknowledged on receipt, and there is no result backend."""
+"""Sends the ids of jobs to workers through Redis. Lost messages do no harm, because Postgres stores the jobs."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,39 +55,36 @@ CONFIGURATION: dict[str, Any] = {
 
 
 class BrokerUnreachable(ExpectedError):
-    """Raised if Redis cannot be used. The message is a sentence with the address of Redis, without the password."""
+    """Raised if Redis cannot be used. The message is a sentence without the password."""
 
 
 def gpu_queue(slug: str) -> str:
-    """Returns the name of the queue that all GPUs of a model share."""
+    """Returns the name of the queue for all GPUs of a model."""
     return f"gpu.{slug}"
 
 
 def one_gpu_queue(slug: str, gpu_uuid: str) -> str:
-    """Returns the name of the queue for one GPU, which is used for replays that compare two nodes."""
+    """Returns the name of the queue for one GPU."""
     return f"{gpu_queue(slug)}{OF_ONE_GPU}{gpu_uuid}"
 
 
 def configuration(broker_url: str) -> dict[str, Any]:
-    """Returns Celery's settings for a broker. `broker_use_ssl` is set for a rediss:// URL, because Kombu would not
-    encrypt without it. Certificates in the URL have precedence over that setting."""
+    """Returns Celery's settings for a broker. A rediss:// URL is encrypted."""
+    # Kombu would not encrypt without it. Certificates in the URL have precedence.
     encrypted = {"broker_use_ssl": {"ssl_cert_reqs": "required"}} if broker_url.startswith("rediss://") else {}
     return {**CONFIGURATION, **encrypted, "broker_url": broker_url}
 
 
 def sender(broker_url: str) -> Celery:
-    """Returns a Celery application that only sends messages."""
+    """Returns a Celery application that only sends."""
     return Celery("tilewatch", set_as_current=False, changes=configuration(broker_url))
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None:
-    """Sends one message per job. Call it after the transaction that queued the jobs is committed, because a worker may
-    claim them at once. Raises BrokerUnreachable if Redis cannot be used.
-
-    The jobs are marked as sent first. If they were marked afterwards, a job's row could be locked when a worker wants
-    to claim the job, and a claim skips locked rows. The reconciler finds jobs that were marked and not sent."""
+    """Sends a message for each job. Commit their transaction first. Raises BrokerUnreachable if Redis fails."""
     if not queued:
         return
+    # First, because a claim skips locked rows. The reconciler finds jobs that were marked and not sent.
     with session(database_url) as opened:
         jobs.mark_sent(opened, [job.id for job in queued])
     with _reaching(celery):
@@ -100,7 +93,7 @@ def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None
 
 
 def wake_outbox(celery: Celery, database_url: str) -> None:
-    """Starts the task that sends messages to people, unless all changes are reported. Celery's beat also starts it."""
+    """Starts the task that sends messages to people, unless there is nothing to report."""
     with session(database_url) as opened:
         if not messages.list_unreported_changes(opened):
             return
@@ -109,14 +102,14 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
 
 
 def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
-    """Starts the task that reads hardware counters on one GPU. A later heartbeat repeats the message if it is lost."""
+    """Starts the task that reads hardware counters on one GPU. If its message is lost, a later heartbeat repeats it."""
     with _reaching(celery):
         celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
 
 
 @contextlib.contextmanager
 def _reaching(celery: Celery) -> Iterator[None]:
-    """Raises BrokerUnreachable if Redis cannot be used inside the block."""
+    """Raises BrokerUnreachable if Redis fails inside the block."""
     try:
         yield
     except OperationalError as error:
@@ -124,7 +117,7 @@ def _reaching(celery: Celery) -> Iterator[None]:
 
 
 def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
-    """Returns the queued jobs whose messages are not in Redis. Only these jobs are sent again: no queue fills up."""
+    """Returns the queued jobs whose messages are missing in Redis."""
     messages: dict[str, set[str]] = {}
     missing = []
     with _client(broker_url) as client:
@@ -137,7 +130,7 @@ def find_lost(broker_url: str, queued: Iterable[UnsentJob]) -> list[UnsentJob]:
 
 
 def require_broker(broker_url: str) -> None:
-    """Raises BrokerUnreachable if Redis refuses a write, because it is full or because it is a read-only replica."""
+    """Raises BrokerUnreachable if Redis refuses writes, for example when it is full."""
     try:
         with _client(broker_url) as client:
             client.set("tilewatch:takes", 1, px=1000)
@@ -146,7 +139,7 @@ def require_broker(broker_url: str) -> None:
 
 
 def address(broker_url: str) -> str:
-    """Returns host:port of a URL, without the password, so that it may be shown to people."""
+    """Returns host:port of a URL, which may be shown to people."""
     try:
         parts = urlsplit(broker_url)
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -164,7 +157,7 @@ def _client(broker_url: str) -> "redis.Redis":
 
 
 def _ids(raw: bytes) -> Iterator[str]:
-    """Yields the id in a message, or nothing for an unreadable message, which a worker will drop."""
+    """Yields the id of a message's job, or nothing if the message is unreadable."""
     with contextlib.suppress(task_message.Refused):
         yield task_message.read(raw).id
 

@@ -1,4 +1,4 @@
-"""Queues the jobs that follow the end of a job, a written run, or a question of the judge."""
+"""Queues the jobs that follow the end of a job or the writing of a run."""
 
 from sqlalchemy.orm import Session
 
@@ -12,9 +12,9 @@ from tilewatch.worker.queue.replay_job import BuildQuestion, ReplayJob
 
 
 def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
-    """Queues the jobs that waited for the end of this job, whether it succeeded or not. Returns the jobs to send. Call
-    it in a transaction of its own, after the end of this job is committed. If two jobs end at once, the later call then
-    sees both ends. If the process crashes before this call, reconcile.py queues the same jobs."""
+    """Queues the jobs that waited for the end of this job, and returns the jobs to send. Call it in a transaction of
+    its own, after the end of the job is committed."""
+    # In a transaction of its own, so that the later of two jobs that end at once sees both ends.
     if job.kind == "compile":
         ready = steps.list_ready_to_measure(session, job.submission_id, job.payload.get("kernel"))
         return jobs.release(session, ready)
@@ -28,7 +28,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
 def add_judge_job(
     session: Session, run_id: int, *, submission_id: int | None, subject: str, priority: int, again: str | None = None
 ) -> tuple[UnsentJob, bool]:
-    """Adds a judge job of a run, or finds the job with the same `again`. Returns the job, and whether it is new."""
+    """Returns a run's judge job and whether it is new. Another `again` makes another job."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
@@ -44,9 +44,7 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night that has runs without a final verdict, but no open job to measure, replay or
-    judge. With `submission_id`, looks only at the night of this submission. A judge job that failed is not queued again
-    until another job of the night ends. Returns the jobs to send."""
+    """Queues a judge job for each night that has runs without a verdict and no open job. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -62,18 +60,18 @@ def judge_the_rest(session: Session, submission_id: int | None = None) -> list[U
 
 
 def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -> UnsentJob:
-    """Queues the judge job of a run that was just written. Returns the job to send."""
+    """Queues the judge job of a new run, and returns the job to send."""
     subject = f"{facts.kernel} {facts.problem} on {facts.gpu_model}"
     unsent, _ = add_judge_job(session, run_id, submission_id=facts.submission_id, subject=subject, priority=priority)
     return unsent
 
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns a list of
-    the job to send; an empty list if the night asked before. If another night asked first, this night gets a job of its
-    own that takes the same answer, because the end of a job only starts the judge of the job's own night."""
+    """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns the jobs to
+    send."""
     question, ready = asked.question, asked.question.is_compiled
     queue = _gpu_queue_of(question) if ready else COMPILE
+    # A second night gets its own job, because the end of a job only starts the judge of the job's own night.
     for key in (question.key, judging.own_key(question.key, asked.submission_id)):
         job_id, new = jobs.add(
             session,
@@ -95,7 +93,7 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:
-    """Returns the queue of the GPU that the question names, or else the queue of the question's GPU model."""
+    """Returns the queue of the GPU, or of the GPU model, that a replay needs."""
     if question.gpu_uuid is None:
         return gpu_queue(question.gpu_model)
     return one_gpu_queue(question.gpu_model, question.gpu_uuid)

@@ -1,4 +1,4 @@
-"""Holds the lease on a job. A thread renews the lease in Postgres, and tells the job's step if the lease is lost."""
+"""Holds the lease on a running job. A thread renews it in Postgres."""
 
 import threading
 from collections.abc import Collection
@@ -20,11 +20,11 @@ RENEW_S = 5
 
 
 class LeaseLost(Exception):
-    """Raised if the job was cancelled, or given to another worker after a silence of this worker. The step must end."""
+    """Raised if the job was cancelled or given to another worker. The step must end."""
 
 
 class Lease:
-    """The lease on a claimed job, held while the job's step runs. `lines` are the last lines of the job's log."""
+    """The lease on a running job. `lines` are the last lines of the job's log."""
 
     def __init__(self, database_url: str, job_id: int, owner: str, lines: Collection[str] = ()) -> None:
         self.owner = owner
@@ -36,7 +36,7 @@ class Lease:
         self._thread = threading.Thread(target=self._keep_renewing, name=f"lease of job {job_id}", daemon=True)
 
     def progress(self, done_steps: int = 0) -> None:
-        """Sets the progress that the next renewal stores. Raises LeaseLost if the job is no longer this worker's."""
+        """Sets the progress of the job. Raises LeaseLost if the job is no longer this worker's."""
         self._done_steps = done_steps
         if self._lost:
             raise LeaseLost

@@ -1,7 +1,4 @@
-"""Recognises errors that pass by themselves, and waits until Postgres is back.
-
-A restart, a full disk, or an unavailable store, repository or GPU puts a job off, which counts as no attempt. Any other
-error is a failure of the job or a bug (run_job.py)."""
+"""Recognises errors that pass by themselves, and waits until Postgres is back."""
 
 import errno
 import time
@@ -28,11 +25,11 @@ Result = TypeVar("Result")
 
 
 class NotNow(Exception):
-    """Raised if a step cannot run now, so that its job is put off. The message is a sentence for `tilewatch status`."""
+    """Raised if a step cannot run now. Its job is put off, and `tilewatch status` shows the message."""
 
 
 def passing(error: Exception) -> str | None:
-    """Returns a sentence about an error that will pass by itself; None for any other error."""
+    """Returns a sentence about an error that will pass by itself; None for other errors."""
     if isinstance(error, NotNow | StoreError | FetchFailed):
         return str(error)
     if (trouble := passing_trouble(error)) is not None:
@@ -43,8 +40,7 @@ def passing(error: Exception) -> str | None:
 
 
 def once_postgres_is_back(database_url: str, act: Callable[[Session], Result]) -> Result:
-    """Runs `act` in a transaction, repeatedly if Postgres goes away, until it is committed. Returns the result of
-    `act`. There is no time limit, because giving up would lose the work whose result `act` writes."""
+    """Runs `act` in a transaction and returns its result. Repeats it without a time limit while Postgres is away."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

@@ -1,5 +1,4 @@
-"""Defines the payload of each kind of job: the job's data besides its database row. replay_job.py has the payload of
-replays. A payload is stored as a JSON object of its fields, except those that are None."""
+"""Defines the payload of each kind of job: its data besides its database row, stored as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,9 +14,7 @@ Payload = TypeVar("Payload")
 
 @dataclass(frozen=True)
 class CompilePayload:
-    """The payload of a job that compiles a kernel of a submission. `library` is the library's folder if the commit's
-    pyproject.toml names none. A `toolchain` of None is the installed one. `items` is None if the job plans batches.
-    `compiler` is the version for which a worker of the queue `record` traces; None if the job was never moved there."""
+    """The payload of a job that compiles a kernel. `items` is None if the job plans the batches of configs."""
 
     repository: str
     sha: str
@@ -31,7 +28,7 @@ class CompilePayload:
 
 @dataclass(frozen=True)
 class MeasurePayload:
-    """The payload of a job that measures a sweep. `ships` is the config in the library's tuned table, or None."""
+    """The payload of a job that measures a sweep. `ships` is the config in the tuned table, or None."""
 
     library: str
     baselines: tuple[str, ...]
@@ -41,7 +38,7 @@ class MeasurePayload:
 
 @dataclass(frozen=True)
 class PrepareCheckPayload:
-    """The payload of a job that compiles both sides of a check. `kernels` limits the kernels; None means all."""
+    """The payload of a job that compiles both commits of a check. For `kernels`, None means all."""
 
     repository: str
     library: str
@@ -50,7 +47,7 @@ class PrepareCheckPayload:
 
 @dataclass(frozen=True)
 class CheckPayload:
-    """The payload of a job that times one operator of a check."""
+    """The payload of a job that times an operator of a check."""
 
     operator_id: int
     repository: str
@@ -59,9 +56,7 @@ class CheckPayload:
 
 @dataclass(frozen=True)
 class ToolchainsPayload:
-    """The payload of the jobs that compare `toolchains`, first on compile workers, then on GPUs. The first toolchain is
-    the base. `stored_as` is the repository whose stored winners and times are used. Each GPU model is timed for
-    `minutes`. A `fail_over` of 0.01 is 1 %."""
+    """The payload of jobs that compare toolchains, the base first. A `fail_over` of 0.01 is 1 %."""
 
     report_id: int
     toolchains: tuple[str, ...]
@@ -79,17 +74,17 @@ class ToolchainsPayload:
 
 
 def write_payload(payload: Any) -> dict[str, Any]:
-    """Returns a payload as the JSON object that is stored."""
+    """Returns a payload as a JSON object."""
     return {name: value for name, value in asdict(payload).items() if value is not None}
 
 
 def read_payload(kind: type[Payload], stored: Mapping[str, Any]) -> Payload:
-    """Returns a stored payload as an object of `kind`. Raises pydantic's ValidationError if the two do not match."""
+    """Returns a stored payload as an object of `kind`. Raises pydantic's ValidationError if it does not fit."""
     payload: Payload = _adapter(kind).validate_python(stored)  # type: ignore[arg-type]
     return payload
 
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Returns the reader for a kind of payload. The reader is kept, because making it takes milliseconds."""
+    """Returns the cached reader for a kind of payload."""
     return TypeAdapter(kind)

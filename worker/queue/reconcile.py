@@ -1,4 +1,4 @@
-"""Repairs the queue from the job table, after a crash or after Redis lost its messages."""
+"""Repairs the queue after a crash, or after Redis lost messages."""
 
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.jobs import UnsentJob
@@ -8,7 +8,7 @@ from tilewatch.worker.queue import dispatch, follow_up
 
 
 def reconcile(database_url: str, broker_url: str) -> list[UnsentJob]:
-    """Ends expired leases and queues jobs that no longer need to wait. Returns the jobs whose messages were lost."""
+    """Ends expired leases, queues jobs that need not wait any longer, and returns the jobs whose messages were lost."""
     with session(database_url) as opened:
         jobs.requeue_expired(opened)
         jobs.release(opened, steps.list_ready_to_measure(opened))

@@ -1,4 +1,4 @@
-"""Defines the payload of the jobs "prepare" and "confirm": one question of the judge, and the night that asked it."""
+"""Defines the payload of a replay's jobs, which time two versions of a kernel side by side."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Axis = Literal["commit", "toolchain", "node", "config"]
 
 @dataclass(frozen=True)
 class MachineCode:
-    """A cubin: its key in the store, its entry point, the hash of its machine code, and the compiler that made it."""
+    """A cubin: its key in the store, entry point, code hash and compiler."""
 
     content_key: str
     symbol: str
@@ -24,8 +24,8 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class BuildSide:
-    """One side of a question: a commit and a config. `code` is None until the prepare step has compiled the config. If
-    no night measured the commit, `measured` is False and the config is a guess."""
+    """One of two versions to replay. `code` is None before compiling. A version that is not `measured` has a guessed
+    config."""
 
     commit_id: int
     sha: str
@@ -36,16 +36,15 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """Returns the side with a winner's config at a commit. If `compiled` is False, the prepare step compiles it."""
+        """Returns a winner's config at a commit as a version to replay, with its stored cubin if `compiled`."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
 
 @dataclass(frozen=True)
 class BuildQuestion:
-    """A request to replay two sides, for `launches` launches after the first `start`, which are stored already. Equal
-    questions have the same `key`, so that one replay answers them. `gpu_uuid` and `host` name the only GPU that may run
-    the replay. Both are None if any GPU of the model may run it."""
+    """A wanted replay of two versions. The first `start` launches are stored already, and `launches` more are wanted.
+    If `gpu_uuid` is None, any GPU of the model may be used."""
 
     key: str
     kernel: str
@@ -75,7 +74,7 @@ class BuildQuestion:
         gpu_uuid: str | None = None,
         host: str | None = None,
     ) -> Self:
-        """Returns a question in a scope. `about` is a kernel and a problem. `ends` names two commits or two runs."""
+        """Returns a wanted replay. `about` is a kernel and a problem. `ends` names two commits or two runs."""
         key = question_key(scope, *about, ends, start, launches)
         place = (scope.gpu_model, scope.arch, scope.origin)
         return cls(key, *about, *place, axis, start, launches, *sides, gpu_uuid, host)
@@ -86,21 +85,20 @@ class BuildQuestion:
 
     @property
     def subject(self) -> str:
-        """Describes the question in one line for people."""
+        """Describes the replay in one line for people."""
         where = self.gpu_model if self.host is None else f"{self.gpu_model} of {self.host}"
         base, head = short_sha(self.base.sha), short_sha(self.head.sha)
         return f"{self.kernel} {self.problem} on {where}: replay {base} against {head}"
 
 
 def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int, launches: int) -> str:
-    """Returns the key of a question. Equal questions have equal keys. `ends` names two commits or two runs."""
+    """Returns the key of a wanted replay. `ends` names two commits or two runs."""
     return f"{scope.repository}:{scope.gpu_model}:{scope.origin}:{kernel}:{problem}:{ends}:{start}+{launches}"
 
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A question with the data that its job needs. `library` is the library's folder in the repository. `run_id` and
-    `submission_id` name the night that waits for the result."""
+    """A wanted replay with the data of its job. `run_id` and `submission_id` name the waiting night."""
 
     question: BuildQuestion
     repository: str

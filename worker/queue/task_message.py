@@ -1,8 +1,4 @@
-"""Reads the messages of the broker, and refuses those that Tilewatch did not send. It only computes.
-
-Anybody who can reach Redis can write anything into a queue. Celery would obey much of it (further tasks, delays,
-limits), and a text that is not JSON would end its event loop. So each message is read here first. Celery gets a new
-message, made from the fields of a TaskMessage."""
+"""Reads the messages in Redis, and refuses those that Tilewatch did not send. Celery would obey any message."""
 
 import base64
 import binascii
@@ -25,7 +21,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that may be delivered. `job_id` is the job of the task RUN; None for any other task."""
+    """A message that Celery may get. `job_id` is None for tasks without a job."""
 
     task: str
     id: str
@@ -33,11 +29,11 @@ class TaskMessage:
 
 
 class Refused(ValueError):
-    """Raised for a message that Tilewatch did not send. Says why it was refused, without quoting the message."""
+    """Raised for a message that Tilewatch did not send. Its text does not quote the message."""
 
 
 def read(raw: bytes) -> TaskMessage:
-    """Returns a message read from Redis. Raises Refused if Tilewatch did not send it."""
+    """Returns a message from Redis. Raises Refused if Tilewatch did not send it."""
     if len(raw) > LONGEST_BYTES:
         raise Refused(f"it has {len(raw)} bytes, at most {LONGEST_BYTES} were expected")
     try:
@@ -55,7 +51,7 @@ def read(raw: bytes) -> TaskMessage:
 
 
 def to_celery(message: TaskMessage, queue: str) -> dict[str, Any]:
-    """Returns a message in Celery's protocol 2, as the dict that Kombu stores in Redis as JSON."""
+    """Returns a message in Celery's protocol 2, as Kombu stores it in Redis."""
     arguments = [] if message.job_id is None else [message.job_id]
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = json.dumps([arguments, {}, embedded]).encode()

@@ -1,4 +1,4 @@
-"""Finds out whether a worker takes jobs of the queue `record`, for host code that needs further Python packages."""
+"""Finds workers that can run host code with further Python packages."""
 
 from sqlalchemy.orm import Session
 
@@ -13,6 +13,6 @@ ADVICE = (
 
 
 def require_tracer(session: Session, error: PackageMissing) -> None:
-    """Raises PackageMissing, with advice, if no live worker takes jobs of the queue `record`."""
+    """Raises PackageMissing, with advice, if no live worker serves the queue `record`."""
     if not steps.is_taken(session, TRACE_QUEUE):
         raise PackageMissing(f"{error}; {ADVICE}")

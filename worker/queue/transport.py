@@ -1,8 +1,4 @@
-"""Changes Kombu's Redis transport in two ways. A message that Tilewatch did not send is dropped, counted and logged. A
-Redis server that refuses writes counts as unreachable.
-
-Kombu decodes a message inside the worker's event loop, where an exception ends the worker. So task_message.py reads
-each message first, and makes a new one for Kombu."""
+"""Changes Kombu's Redis transport so that it drops messages from other senders. Such messages could end a worker."""
 
 from queue import Empty
 from typing import Any
@@ -19,7 +15,7 @@ log = structlog.get_logger()
 
 class GuardedChannel(redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
-        """Reads the next message as Kombu's own method does. Delivers the message, or drops it if it was refused."""
+        """Reads the next message, and delivers it or drops it if it was refused."""
         try:
             try:
                 popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
@@ -31,6 +27,7 @@ class GuardedChannel(redis.Channel):
             key, item = popped
             queue = key.decode().rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
+            # Read before Kombu decodes it, because an exception in the event loop ends the worker.
             try:
                 task = task_message.read(item if isinstance(item, bytes) else str(item).encode())
             except Refused as reason:
@@ -49,8 +46,8 @@ class Transport(redis.Transport):
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
     def establish_connection(self) -> Any:
-        """Connects to Redis. Fails here if Redis refuses writes: Kombu waits after a failed attempt to connect, but not
-        after a failed first read."""
+        """Connects to Redis. Fails if Redis refuses writes."""
+        # Fails here, because Kombu waits after a failed attempt to connect, but not after a failed first read.
         opened = super().establish_connection()  # type: ignore[no-untyped-call]  # kombu is half typed
         channel = self._avail_channels[-1]
         try:

@@ -1,1 +1,1 @@
-"""The steps of a nightly's jobs but judging: record, compile, prepare, measure, confirm. Each may safely run twice."""
+"""The steps of a nightly's jobs except judging. Each step may safely run twice."""

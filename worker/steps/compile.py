@@ -1,9 +1,4 @@
-"""The compile step: compiles a submission's configs and attaches the compilations to the trials that wait for them.
-
-Compilations are stored per compiler. So a kernel's first compile job attaches the compilations that are stored for this
-worker's compiler, and queues jobs for batches of the other configs. A batch job compiles its configs. If their host
-code cannot run here, run_job.py moves the job to the queue `record`. A worker of that queue writes the bytecode into
-the store and queues the batch again. Each job may run twice, or at the same time as others."""
+"""The compile step: compiles a submission's configs and attaches the compilations to the trials that wait for them."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -77,15 +72,14 @@ def _plan_batches(job: ClaimedJob, payload: CompilePayload, context: Context) ->
 
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
-    """Attaches stored compilations to waiting trials. `code_keys` are in the order in which the trials were planned."""
+    """Attaches stored compilations to waiting trials, in the order of `code_keys`."""
     for part in fact_writes.in_parts(code_keys):
         with session(database_url) as opened:
             fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)
 
 
 def split(items: Sequence[UnmeasuredCode]) -> list[list[UnmeasuredCode]]:
-    """Splits configs into batches that take about equally long. Neighbours in a search space take similarly long, so
-    they go into different batches. The problems follow one another, so that the first can be measured early."""
+    """Splits configs into batches that take about equally long."""
     batches: list[list[UnmeasuredCode]] = [[]]
     for _, group in itertools.groupby(items, key=lambda each: each.problem):
         of_problem = list(group)
@@ -139,7 +133,7 @@ def _compile_batch(
 def _trace_batch(
     job: ClaimedJob, payload: CompilePayload, items: Sequence[UnmeasuredCode], context: Context, lease: Lease
 ) -> list[UnsentJob]:
-    """Writes the bytecode of a batch's configs into the store, and queues the batch for any compile worker."""
+    """Stores the bytecode of a batch's configs, and queues the batch for any compile worker."""
     compiler = open_compiler(context, payload.toolchain)
     library = watched.library_at(context, payload.repository, payload.sha, payload.library)
     for done, item in enumerate(items):
@@ -162,8 +156,7 @@ def _trace_batch(
 
 
 def _find_usable(opened: Session, keys: Sequence[str], compiler: Compiler, store_url: str) -> set[str]:
-    """Returns the keys of configs that need no compiling: their cubin is in the store, or compiling failed for good.
-    Leaves out keys that only a recording compiled, because a recording's cubins are not in the store."""
+    """Returns the keys of configs that need no compiling, because their cubin or failure is stored."""
     cubins = steps.read_compiled_keys(opened, keys, compiler.version, compiler.limit_s)
     outcomes = CubinStore(store_url).outcomes({cubin for cubin in cubins.values() if cubin is not None})
     final = {cubin for cubin, outcome in outcomes.items() if is_final(outcome, compiler.limit_s)}

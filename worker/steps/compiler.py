@@ -1,5 +1,4 @@
-"""Keeps the compilers of a worker process open, one per thread and toolchain, and closes them. Threads do not share
-compilers, because the child process of a compiler is killed when the thread that started it ends."""
+"""Keeps a worker's compilers open, one per thread and toolchain, because loading a compiler takes long."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain, Unknown
 from tilewatch.worker.context import Context
 from tilewatch.worker.queue.outage import NotNow
 
+# Per thread, because a compiler's child process is killed when the thread that started it ends.
 _compilers: dict[tuple[int, str], tuple[Toolchain, Compiler]] = {}
 """The open compilers and their toolchains, by the thread's id and the toolchain's name."""
 
@@ -26,7 +26,7 @@ Outcome = TypeVar("Outcome")
 
 
 def close() -> None:
-    """Closes this process's compilers, even while they compile."""
+    """Closes this process's compilers, even if they are compiling."""
     while _threads:
         _threads.pop().shutdown(wait=False, cancel_futures=True)
     while _compilers:
@@ -35,9 +35,7 @@ def close() -> None:
 
 
 def open_compiler(context: Context, name: str | None = None) -> Compiler:
-    """Returns this thread's compiler for the toolchain `name` of this machine, or for the installed toolchain. The
-    compiler stays open, because its child process keeps the tile compiler loaded. A reinstalled toolchain gets a new
-    compiler. Raises NotNow if this machine lacks the toolchain, as another worker may have it."""
+    """Returns this thread's compiler for a toolchain. Raises NotNow if this machine lacks the toolchain."""
     toolchain = require_toolchain(context, name or INSTALLED)
     place = (threading.get_ident(), toolchain.name)
     kept, compiler = _compilers.get(place, (None, None))
@@ -50,7 +48,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 
 
 def compile_finally(context: Context, toolchain: str | None, compile_one: Callable[[Compiler], Compiled]) -> Compiled:
-    """Returns the outcome of `compile_one` with this thread's compiler. Repeats the call if only the machine failed."""
+    """Returns the result of a compilation, which is repeated if only the machine failed."""
     for tries_left in reversed(range(TRIES)):
         compiled = compile_one(open_compiler(context, toolchain))
         if is_final(vars(compiled), context.compile_limit_s) or not tries_left:
@@ -61,7 +59,7 @@ def compile_finally(context: Context, toolchain: str | None, compile_one: Callab
 def compile_each(
     compile_one: Callable[[Item], Outcome], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields each item and its result of `compile_one` when the call ends. One thread means the caller's own thread."""
+    """Yields each item with its result, as soon as that is ready. One thread means the calling thread."""
     if threads == 1:
         yield from ((item, compile_one(item)) for item in items)
         return
@@ -77,7 +75,7 @@ def compile_each(
 
 
 def require_toolchain(context: Context, name: str) -> Toolchain:
-    """Returns a toolchain of this machine. Raises NotNow if the toolchain is not installed here."""
+    """Returns a toolchain of this machine. Raises NotNow if it is not installed."""
     try:
         return find_toolchain(context.toolchains, name)
     except UnknownToolchain as error:

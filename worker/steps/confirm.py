@@ -1,7 +1,4 @@
-"""The confirm step: replays the two sides of a question on this worker's GPU and writes the answer.
-
-The prepare step has put missing cubins into the store. A failed replay is an answer too, so each question is answered.
-After the last answer of a night the judge is queued again (worker/queue/follow_up.py)."""
+"""The confirm step: replays the two sides of a question on this worker's GPU and writes the answer."""
 
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session

@@ -1,7 +1,4 @@
-"""The measure step: checks, races and times a sweep's cubins on this worker's GPU and writes the run.
-
-Only child processes touch the GPU, so a kernel cannot crash this process. The result is first written to this machine's
-disk, the spool, so that no GPU time is lost if Postgres is away or this process is killed."""
+"""The measure step: checks, races and times a sweep's cubins on this worker's GPU and writes the run."""
 
 import datetime as dt
 import hashlib
@@ -35,8 +32,7 @@ may have changed. The days of the series are spread, so that no night sweeps all
 
 
 class NothingToMeasure(ExpectedError):
-    """Raised if no config of a sweep compiled, if a config was never compiled, or if a cubin is not in the cubin store.
-    The message is a sentence."""
+    """Raised if a sweep lacks a cubin or has no compiled config. The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -90,7 +86,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the start (UTC) of the last day on which a series was due. A series that was swept since is not due."""
+    """Returns the last time in UTC at which a series was due for a sweep."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
@@ -98,8 +94,8 @@ def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
 
 
 def _refuse_part(missing: int, facts: SweepFacts, database_url: str) -> NothingToMeasure:
-    """Returns the error for a sweep in which `missing` configs were never compiled. The sweep is not measured, because
-    the best config may be missing. The judge would then report a change."""
+    """Returns the error for a sweep in which some configs were never compiled."""
+    # Not measured, because the best config may be missing, and the judge would report a change.
     with session(database_url) as opened:
         why = steps.find_stopped_compile(opened, facts)
     return NothingToMeasure(
@@ -111,8 +107,7 @@ def _refuse_part(missing: int, facts: SweepFacts, database_url: str) -> NothingT
 def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
-    """Returns the configs whose cubins are in this store. Leaves out configs that another machine could not compile,
-    and ends their trials as not compiled. Raises NothingToMeasure if a cubin is missing, or if no config is left."""
+    """Returns the configs whose cubins are stored here. Raises NothingToMeasure if one is missing or none is left."""
     outcomes = CubinStore(store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(

@@ -1,8 +1,4 @@
-"""The prepare step: compiles the sides of a replay that have no cubin, then queues the replay.
-
-A side has no cubin if its commit was never measured, if two compilers made the night's two cubins, or if the store lost
-one. In a replay of two commits, one compiler makes both sides, so that only the commit differs. No replay is queued if
-both sides are the same machine code, or if the same two pieces of code were replayed before."""
+"""The prepare step: compiles the cubins that a replay lacks, then queues the replay."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +21,7 @@ from tilewatch.worker.steps.write_replay import code_columns, write_failure
 
 
 class DoesNotCompile(Exception):
-    """Raised if a side of a replay does not compile. The message is a sentence."""
+    """Raised if a version in a replay does not compile. The message is a sentence."""
 
 
 def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
@@ -50,7 +46,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _with_code(asked: ReplayJob, context: Context, lease: Lease) -> BuildQuestion:
-    """Returns the question with the code of both sides, compiled where missing. Raises DoesNotCompile if that fails."""
+    """Returns the wanted replay with the code of both versions. Raises DoesNotCompile."""
     question = asked.question
     sides: list[BuildSide] = []
     for done, (name, side) in enumerate((("base", question.base), ("head", question.head))):

@@ -1,6 +1,4 @@
-"""Keeps finished runs on this machine's disk until they are in the database: one file each, safe from a power cut.
-
-GPU time is expensive, so a run goes to disk first. write_run.py deletes the file when Postgres has the run."""
+"""Keeps finished runs on this machine's disk until they are in the database, one file each."""
 
 import contextlib
 import json
@@ -15,8 +13,7 @@ from tilewatch.kernels.results import RunResult
 
 @dataclass(frozen=True)
 class Spooled:
-    """A run, with the id and key of the measure job that made it. The key is compared when the run is written to the
-    database. A database that is newer than the file may have another job with the same id."""
+    """A run, with the id and key of its measure job. The key shows whether a database has the same job."""
 
     job_id: int
     job_key: str
@@ -27,7 +24,7 @@ _READ = TypeAdapter(Spooled)
 
 
 def keep(folder: Path, spooled: Spooled) -> Path:
-    """Writes a run to the spool. Returns its file, which is safely on disk by then and never incomplete."""
+    """Writes a run to the spool and returns its file, which is then complete and safe on disk."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
     making = file.with_suffix(".making")
@@ -45,7 +42,7 @@ def keep(folder: Path, spooled: Spooled) -> Path:
 
 
 def list_waiting(folder: Path) -> list[Path]:
-    """Lists the files of runs that are not in the database, the oldest first."""
+    """Lists the files of runs that are not in the database yet, the oldest first."""
     return sorted(folder.glob("*.json"), key=lambda file: file.name)
 
 
@@ -55,8 +52,7 @@ def list_refused(folder: Path) -> list[Path]:
 
 
 def read(file: Path) -> Spooled | None:
-    """Returns a run from the spool; None if another process of this machine has just delivered it. Raises ValueError if
-    the file does not hold a run of this release."""
+    """Returns a run from the spool; None if another process delivered it. Raises ValueError if the file is wrong."""
     try:
         return _READ.validate_python(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -64,8 +60,7 @@ def read(file: Path) -> Spooled | None:
 
 
 def refuse(file: Path) -> Path:
-    """Renames a file that cannot be delivered, so that it is not tried again and a person can look at it. Returns the
-    new path. Another worker of this machine may have renamed the file already."""
+    """Renames a file that cannot be delivered, for a person to look at, and returns its new path."""
     refused = file.with_suffix(".refused")
     with contextlib.suppress(FileNotFoundError):
         file.rename(refused)
@@ -73,7 +68,7 @@ def refuse(file: Path) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    """Writes a folder's list of files to disk, because a power cut may otherwise undo a rename in the folder."""
+    """Writes a folder's list of files to disk, so that a power cut cannot undo a rename."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,4 @@
-"""The record step: plans a submission whose host code could not run on the machine that submitted it.
-
-It runs on a worker of the queue `record`. If compile workers cannot run the host code either, a worker of this queue
-also traces the batches of configs (compile.py)."""
+"""The record step: plans a submission whose host code cannot run on the machine that submitted it."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,8 +29,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class PlansWanted:
-    """The part of a library to submit: one kernel, one problem of a kernel, or the suite. `kernels` limits the suite. A
-    `wide` sweep tries the whole space. A sweep of a `night` tries the short list and a share of the space."""
+    """The part of a library to submit: a kernel, a problem, or all. A `wide` sweep tries the whole space."""
 
     kernel: str | None
     problem: str | None
@@ -45,7 +41,7 @@ class PlansWanted:
         return self.kernels is None or plan.kernel in self.kernels
 
     def read(self, database_url: str, library: Path, repository: str, model: GpuSpec) -> LibraryPlans:
-        """Returns the plans for a GPU model, with the night's shares of the space. Raises `read_library`'s errors."""
+        """Returns the plans for a GPU model. Raises the errors of `read_library`."""
         shares = WIDE if self.wide else SHORT_LISTS_ALONE
         if self.night is not None:
             with session(database_url) as opened:
@@ -54,7 +50,7 @@ class PlansWanted:
 
 
 def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> Shares:
-    """Returns the configs that each series of a repository on a GPU model tried. Leaves out series without a run."""
+    """Returns the configs that each series of a repository has tried so far."""
     drivers, compilers = gpus.list_versions(session, gpu_model)
     series = {}
     for names, found in tried_configs.list_tried(session, repository, gpu_model).items():

@@ -1,5 +1,4 @@
-"""Writes the sweeps, trials and jobs of a submission's plans. It runs in the process that read the library's files: the
-submit command, or the record step on another node."""
+"""Writes the sweeps, trials and jobs of a submission."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +18,7 @@ from tilewatch.worker.queue.payloads import CompilePayload, MeasurePayload, writ
 
 @dataclass(frozen=True)
 class PlannedSubmission:
-    """A submission whose plans will be written.
-
-    The keys of its jobs begin with its `key`. `library` is the folder of the library if the commit's pyproject.toml
-    does not name one. `words` names the repository and the toolchain for people, unless both are the default. `measure`
-    is False if no GPU will measure. `toolchain` names the compiling toolchain; None is the installed one."""
+    """A submission to write. The keys of its jobs begin with its `key`. `measure` is False if no GPU will measure."""
 
     key: str
     submission_id: int
@@ -39,8 +34,7 @@ class PlannedSubmission:
 
 
 def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
-    """Writes plans and returns the jobs to send. A second call changes nothing. The largest sweeps are queued first: a
-    night whose longest sweep began last would end later."""
+    """Writes plans, the largest sweeps first, and returns the jobs to send. A second call changes nothing."""
     plans = sorted(plans, key=lambda plan: -len(plan.trials))
     for plan in plans:
         sweep_id = _write_sweep(opened, submission, plan)
@@ -91,7 +85,7 @@ def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> 
 
 
 def _compile_jobs(opened: Session, submission: PlannedSubmission, plans: Sequence[Plan]) -> list[UnsentJob]:
-    """Adds a compile job for each kernel, because a kernel's problems share code. Returns the jobs to send."""
+    """Adds a compile job for each kernel, and returns the jobs to send."""
     arch = device.gpu_model(submission.gpu_model).arch
     queued = []
     for kernel in dict.fromkeys(plan.kernel for plan in plans):

@@ -1,4 +1,4 @@
-"""Writes the answer or the failure of a replay."""
+"""Writes the result of a replay."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def write_failure(session: Session, asked: ReplayJob, why: str) -> None:
 
 
 def code_columns(question: BuildQuestion) -> dict[str, Any]:
-    """Returns the columns of `replays` that identify the two pieces of machine code in a question."""
+    """Returns the columns of `replays` that identify the machine code of both versions."""
     columns: dict[str, Any] = {
         name: getattr(question, name) for name in ("kernel", "problem", "gpu_model", "axis", "origin")
     }

@@ -34,7 +34,7 @@ WRITE_S = 2.0
 
 
 def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Writes the runs that an earlier worker of this machine left in the spool. Returns the jobs to send."""
+    """Writes the runs that earlier workers left in the spool, and returns the jobs to send."""
     queued: list[UnsentJob] = []
     for file in spool.list_waiting(spool_folder):
         try:
@@ -51,11 +51,11 @@ def deliver_spooled(spool_folder: Path, database_url: str) -> list[UnsentJob]:
 
 
 class NotOurs(Exception):
-    """Raised for a spooled run whose job is not in this database. The message is a sentence."""
+    """Raised if the job of a spooled run is not in this database. The message is a sentence."""
 
 
 def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[UnsentJob]:
-    """Writes a run to the spool, then to the database. Returns the jobs to send. Raises NotNow if the GPU was ill."""
+    """Writes a run to the spool and the database, and returns the jobs to send. Raises NotNow if the GPU was ill."""
     file: Path | None = None
     try:
         file = spool.keep(spool_folder, spooled)
@@ -71,15 +71,14 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
 
 @dataclass(frozen=True)
 class Delivered:
-    """The jobs that a written run queued. If the GPU was ill, `ill` says why, and the run is only kept as evidence."""
+    """The jobs that a written run queued. `ill` says why no run was written, if the GPU was ill."""
 
     queued: list[UnsentJob]
     ill: str | None = None
 
 
 def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
-    """Writes a run and queues its judge job. If the sweep already has a run, only queues the job. If the GPU was ill,
-    writes no run and queues no job. Raises NotOurs if the run's job is not in this database."""
+    """Writes a run and queues its judge job. Raises NotOurs if the run's job is not in this database."""
     job = steps.find_measure_job(opened, spooled.job_id, spooled.job_key)
     if job is None:
         raise NotOurs(f"job {spooled.job_id} ({spooled.job_key}) is not in this database")
@@ -95,7 +94,7 @@ def write_spooled(opened: Session, spooled: Spooled) -> Delivered:
 
 
 class TrialWriter:
-    """Writes trials as they end, a few at a time, so that an interrupted sweep keeps its results."""
+    """Writes trials a few at a time as they end, so that an interrupted sweep keeps them."""
 
     def __init__(self, database_url: str, sweep_id: int, config_ids: Mapping[str, int]) -> None:
         self.ended = 0
@@ -110,7 +109,7 @@ class TrialWriter:
             self.write()
 
     def write(self) -> None:
-        """Writes the trials that ended. If Postgres is away, the sweep goes on, because the run contains all trials."""
+        """Writes the trials that ended. If Postgres is away, the run writes them later."""
         try:
             for part in fact_writes.in_parts(self._kept):
                 with session(self._database_url) as opened:
@@ -122,7 +121,7 @@ class TrialWriter:
 
 
 def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, int]) -> int:
-    """Writes a run with its measurements and the final samples of its trials. Returns the run's id."""
+    """Writes a run with its measurements and final samples, and returns its id."""
     fact_writes.write_trial_results(opened, {sweep_id: [_trial_row(trial, ids) for trial in result.trials]})
     run_id = fact_writes.add_run(
         opened,
@@ -147,7 +146,7 @@ def write(opened: Session, sweep_id: int, result: RunResult, ids: Mapping[str, i
 def certify(
     opened: Session, sweep_id: int, run_id: int, state: TriedState, result: RunResult, ids: Mapping[str, int]
 ) -> Certificate:
-    """Returns a run's certificate: how much of the space was tried since code, compiler or driver last changed."""
+    """Returns a run's certificate: how much of the space was tried since the code last changed."""
     before = state.certificate or {"first_run": run_id, "full_look": None, "ahead": 0.0}
     times_us = {ids[config_sha256(each.config)]: each.median_us for each in result.trials}
     compiled = set(state.listed) & set(ids.values())
@@ -170,7 +169,7 @@ def certify(
 
 
 def not_compiled(each: CompiledConfig, outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the row of a trial whose config could not be compiled, with the reason from the store."""
+    """Returns the row of a trial whose config did not compile."""
     no_time = {"samples_us": None, "median_us": None, "error": None}
     return {"config_id": each.config_id, "status": "not_compiled", "failure": outcome["failure"], **no_time}
 

@@ -1,8 +1,5 @@
-"""Stores the spans of a night's operators as series, so that they are judged and shown like times.
-
-A span is the time from the start of an operator's first launch to the end of its last launch. It is measured in the
-rounds that time the operator. Spans of a CUDA graph have extra rounds. An operator of one launch has no spans. A span
-is stored as a sweep with the run's winner as its only trial, so that a replay or a bisection finds the config."""
+"""Stores the spans of a night's operators as series. A span is the time from an operator's first launch to the end of
+its last launch."""
 
 from sqlalchemy.orm import Session
 

@@ -1,1 +1,1 @@
-"""Turns requests of people, programs and the clock into rows and jobs: nightlies, sweeps, checks, comparisons."""
+"""Turns requests and scheduled nightlies into rows and jobs."""

@@ -1,5 +1,4 @@
-"""Requests a comparison of two toolchains if a nightly's commit pins another compiler than the last nightly's commit.
-kernels/toolchains/pins.py compares the pins. Each change is requested once."""
+"""Requests a comparison of two toolchains if a nightly's commit pins another compiler than before."""
 
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from tilewatch.worker.settings import Settings
 
 
 def ask_comparison(settings: Settings, name: str) -> str | None:
-    """Requests a comparison if the commits of a repository's two newest nightlies pin different toolchains. Returns a
-    sentence about the difference and the request; None without a difference. The first nightly is compared with the
-    parent of its commit. Packages that only one of the two commits pins are ignored."""
+    """Requests a comparison if the two newest nightlies pin different toolchains. Returns a sentence, else None."""
     database_url = settings.connection().database_url
     with session(database_url) as opened:
         shas = steps.list_nightly_shas(opened, name, 2)
@@ -49,7 +46,7 @@ def ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _find_lines(folder: Path, sha: str) -> list[str]:
-    """Returns the lines of a commit's requirements that may name a compiler's package; [] if the commit is missing."""
+    """Returns a commit's requirements that may name a compiler's package."""
     try:
         found = commits.git(folder, "grep", "-hIiE", "cuda[-_.]tile", sha, "--", *pins.FILES)
     except commits.RepositoryError:

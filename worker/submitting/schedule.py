@@ -1,10 +1,4 @@
-"""Submits nightlies at their hour, or later if that was missed, and deletes old samples.
-
-Each night has a nightly of each watched repository. A repository that was added is fetched first. If the fetch fails,
-the last fetched commit is measured, and an alarm is opened. TILEWATCH_REPOSITORY is measured at its HEAD, which its
-owner keeps up to date, or at the newest commit of TILEWATCH_BRANCH if HEAD is not on it. If two schedulers run, they
-submit one nightly, because a submission's key contains the night and the commit. All times are UTC, so that no clock
-change repeats or skips a night."""
+"""Submits nightlies at their hour, or later if it was missed, and deletes old samples. All times are UTC."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -29,16 +23,14 @@ log = structlog.get_logger()
 
 
 def submit(settings: Settings, night: dt.date | None = None) -> list[str]:
-    """Submits the nightly of every watched repository, for today if `night` is None. Returns a sentence for each. An
-    error in one repository, such as a library that does not load, does not stop the other nightlies."""
+    """Submits the nightly of every watched repository. Returns a sentence for each success or failure."""
     night = night or dt.datetime.now(dt.UTC).date()
     names = watched.list_names(settings.connection().database_url, settings)
     return [_submit_one(settings, name, night) for name in names]
 
 
 def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
-    """Submits the last night's nightly of each repository that missed it, and returns a sentence for each nightly.
-    Leaves out repositories that never had a nightly, and earlier nights, because they would measure the same commit."""
+    """Submits the nightlies that were missed last night, and returns a sentence for each."""
     night = due_night(now, settings)
     names = watched.list_names(settings.connection().database_url, settings)
     with session(settings.connection().database_url) as opened:
@@ -49,7 +41,7 @@ def catch_up(settings: Settings, now: dt.datetime) -> list[str]:
 
 
 def _submit_one(settings: Settings, name: str, night: dt.date) -> str:
-    """Submits a nightly of a repository and returns a sentence about it. A failure is stored and opens an alarm."""
+    """Submits a nightly of a repository and returns a sentence. A failure opens an alarm."""
     outcome = _try_to_submit(settings, name, night)
     with session(settings.connection().database_url) as opened:
         if outcome.fetch_failure is not None:
@@ -92,7 +84,7 @@ def _ask_comparison(settings: Settings, name: str) -> str | None:
 
 
 def _describe(error: Exception, what: str) -> str:
-    """Returns a sentence about an error for people. Logs the traceback of an unexpected error."""
+    """Returns an error as a sentence. Logs the traceback of an unexpected error."""
     expected = errors.sentence(error)
     if expected is None:
         log.error(what, exc_info=error)
@@ -104,7 +96,7 @@ BATCH = 10
 
 
 def prune(database_url: str, days: int, now: dt.datetime) -> int:
-    """Deletes the samples, but not the medians, of losing trials older than `days`. Returns the number of trials."""
+    """Deletes the samples of losing trials that are too old. Returns the number of trials."""
     before = now - dt.timedelta(days=days)
     rolled_up = 0
     while True:

@@ -1,5 +1,4 @@
-"""Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and queues the jobs. It needs
-Git, Postgres and Redis, but no GPU software. It refuses bad input before it writes everything in one transaction."""
+"""Submits a commit: writes its submissions, sweeps, waiting trials and jobs, and sends the jobs. It needs no GPU."""
 
 import datetime as dt
 import re
@@ -40,17 +39,17 @@ from tilewatch.worker.steps.write_plans import PlannedSubmission, write_plans
 
 
 class BadToolchainName(ExpectedError):
-    """Raised for a name that no toolchain can have. The message says which names are possible."""
+    """Raised if no toolchain can have this name. The message says which names are possible."""
 
 
 class NothingToSubmit(ExpectedError):
-    """Raised if there is no GPU model, no kernel or no commit to submit. The message is a sentence."""
+    """Raised if there is no GPU model, kernel or commit to submit. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """The submissions that one call made. `created` is False if all of them existed before. `fetch_failure` says why
-    the clone could not be fetched; None if it was fetched."""
+    """The submissions of one call. `created` is False if all existed before. `fetch_failure` is None if a fetch
+    worked."""
 
     submission_ids: tuple[int, ...]
     created: bool
@@ -60,7 +59,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class _Request:
-    """The sweeps to submit, for any GPU model. `key` maps a commit's hash and a GPU's slug to a submission's key."""
+    """The sweeps to submit. `key` maps a commit's hash and a GPU's slug to a submission's key."""
 
     reason: str
     priority: Priority
@@ -75,32 +74,31 @@ class _Request:
 
 @dataclass(frozen=True)
 class Source:
-    """The repository to submit from. `fetch_failure` says why the fetch failed; None if it succeeded, or if the owner
-    fetches. `library` is the folder of the library if the commit's pyproject.toml does not name one."""
+    """The repository to submit from. `library` is the library's folder, if the commit's pyproject.toml names none."""
 
     watched: WatchedRepository
     fetch_failure: str | None
     library: str
 
     def list_kernels(self, settings: Settings) -> tuple[str, ...] | None:
-        """Returns the kernels that TILEWATCH_KERNELS names. None stands for all kernels, as for added repositories."""
+        """Returns the kernels that TILEWATCH_KERNELS names; None means all kernels."""
         is_whole = self.watched.clone is not None or settings.kernels == (EVERY_KERNEL,)
         return None if is_whole else settings.kernels
 
     @property
     def words(self) -> str:
-        """Returns " of NAME" for a repository that was added, and "" for TILEWATCH_REPOSITORY."""
+        """Returns " of NAME" for an added repository, and "" for TILEWATCH_REPOSITORY."""
         return f" of {self.watched.name}" if self.watched.clone is not None else ""
 
     @property
     def stale_words(self) -> str:
-        """Returns a clause that says why the clone could not be fetched; "" if it was fetched."""
+        """Returns a clause that says why the fetch failed; "" if it succeeded."""
         return f"; the clone is as it was: {self.fetch_failure}" if self.fetch_failure else ""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A library's plans by GPU model. `words` is a clause about parts left out, or that a worker makes the plans."""
+    """A library's plans by GPU model. `words` mentions missing parts."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -108,7 +106,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for. `measure` is True if a GPU can measure. `plans` is None if another node plans."""
+    """A GPU model to submit for. `measure` is False if no GPU can measure. `plans` is None if another node plans."""
 
     model: GpuSpec
     measure: bool
@@ -124,10 +122,7 @@ def submit_nightly(
     night: dt.date | None = None,
     toolchain: str | None = None,
 ) -> Submitted:
-    """Submits the library's whole suite at `commit`. None stands for HEAD, or for the followed branch's newest commit
-    if HEAD is not on that branch. A second submission of a commit in the same night changes nothing. With a toolchain
-    of `tilewatch toolchain add`, the results are kept apart like those of a branch. Only the workers need that
-    toolchain to be installed. Raises BadToolchainName for a name that no toolchain can have."""
+    """Submits the library's whole suite at `commit`. None means HEAD, or the newest commit of the followed branch."""
     if toolchain is not None and not is_name(toolchain):
         raise BadToolchainName(f"'{toolchain}' is not a name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
@@ -149,8 +144,7 @@ def submit_nightly(
 
 
 def _choose_priority(settings: Settings, source: Source) -> Priority:
-    """Returns the priority of a repository's nightlies. It is lower for the checkout of Tilewatch, which is watched by
-    default, so that the repositories that somebody chose go first."""
+    """Returns the priority of a repository's nightlies, which is lower for Tilewatch itself."""
     is_chosen = source.watched.clone is not None or "repository" in settings.model_fields_set
     return Priority.NIGHTLY if is_chosen else Priority.BACKFILL
 
@@ -166,8 +160,7 @@ def submit_sweep(
     once: str | None = None,
     wide: bool = False,
 ) -> Submitted:
-    """Submits one kernel on one problem, with its whole space if `wide` is set. Each call makes a new submission,
-    because a second call wants a second measurement. Calls with the same `once` share one submission."""
+    """Submits a kernel on a problem, with its whole space if `wide`. Calls with the same `once` share a submission."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -190,8 +183,7 @@ def submit_sweep(
 def submit_backfill(
     settings: Settings, revisions: str, *, repository: str | None = None, gpus: Sequence[str] = ()
 ) -> Iterator[Submitted]:
-    """Submits the whole suite for each commit of a range A..B, and yields each submission. The newest commit comes
-    first, because people look at it first. A second backfill of a commit changes nothing."""
+    """Submits the whole suite for each commit of a range A..B, the newest first."""
     source = open_source(settings, repository)
     shas = _list_range(settings, source.watched, revisions)
     if not shas:
@@ -202,7 +194,7 @@ def submit_backfill(
 
 
 def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -> list[str]:
-    """Lists the hashes of A..B on the followed branch, or along first parents if the branch lacks B, oldest first."""
+    """Lists the hashes of a range A..B, the oldest first."""
     start, end = git_reads.resolve_range(source.folder, revisions)
     with session(settings.connection().database_url) as opened:
         order = watched.read_order(opened, source)
@@ -213,7 +205,7 @@ def _list_range(settings: Settings, source: WatchedRepository, revisions: str) -
 
 
 def open_source(settings: Settings, name: str | None) -> Source:
-    """Fetches the repository to submit from and returns it. Raises RepositoryError, or an error if a server is down."""
+    """Returns the repository to submit from, fetched if possible. Raises RepositoryError."""
     servers = settings.connection()
     require_database(servers.database_url)
     require_head(servers.database_url)
@@ -236,7 +228,7 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each GPU model. A commit off the main line is stored under `branch`, or else `revision`."""
+    """Submits a request for each GPU model. A commit off the main line is stored under `branch` or `revision`."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -281,7 +273,7 @@ def _submit(
 
 
 def _describe_rewrite(source: WatchedRepository, removed: int) -> str:
-    """Returns a clause about the measured commits that left the branch since the last call; "" if no commit left it."""
+    """Returns a clause about the measured commits that left the branch; "" if none did."""
     return f"; {count_text(removed, 'measured commit')} left {source.branch}, which was rewritten" if removed else ""
 
 
@@ -294,9 +286,8 @@ def _choose_revision(source: WatchedRepository, order: BranchOrder) -> str:
 def _resolve(
     source: WatchedRepository, order: BranchOrder, revision: str, line: str, toolchain: str | None
 ) -> GitCommit:
-    """Returns a commit with the repository name under which it is stored. The name of a commit off the main line is
-    made of the repository and the branch `line`. With a toolchain, the name contains the toolchain too, because another
-    compiler is not a change of the code."""
+    """Returns a commit with the repository name under which it is stored. The name may contain a branch or
+    toolchain."""
     commit = watched.resolve(source, revision)
     branch = None
     if order.has(commit.sha):
@@ -316,9 +307,7 @@ def _read(
     wanted: PlansWanted,
     submodules: Sequence[str],
 ) -> _Read:
-    """Returns the library's plans for each GPU model. There are no plans if this machine lacks a package and a worker
-    has to make the plans. Raises NothingToSubmit if all plans are empty. If all models are refused, raises the errors
-    of `read_library`, or PackageMissing if no worker has the package."""
+    """Returns a library's plans for each GPU model. Raises NothingToSubmit or LibraryError if there are none."""
     readings, refusals = dict[str, LibraryPlans](), dict[str, LibraryError]()
     for model in models:
         try:
@@ -350,7 +339,7 @@ def _read(
 
 
 def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
-    """Raises PackageMissing if the missing package is in a submodule, because no node would have it then."""
+    """Raises PackageMissing if the missing package lies in a submodule. Clones on nodes have no submodules."""
     for package in re.findall(r"[\w.-]+", reason):
         if (submodule := outside_files.find_submodule(package, submodules)) is not None:
             raise PackageMissing(f"{reason}; {outside_files.describe_submodule(package, submodule)}")
@@ -422,7 +411,7 @@ def _sentence(
 
 
 def _say_unknown(toolchains: Path, name: str | None) -> str:
-    """Returns a warning if this machine has no toolchain of this name, which may be a typing error; else ""."""
+    """Returns a warning if this machine has no toolchain of this name; else ""."""
     if name is None or any(each.name == name for each in list_toolchains(toolchains)):
         return ""
     return f"; this machine has no toolchain named {name}, and what is compiled waits for a worker that has it"

@@ -1,5 +1,4 @@
-"""Submits a check: the comparison of two commits before a merge, on the fleet's GPUs (docs/use/before-a-merge.md). It
-needs Git, Postgres and Redis, but no GPU. If the same check is submitted again, the first one is returned."""
+"""Submits a check: the comparison of two commits before a merge, on the fleet's GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +27,7 @@ class NoGpuForCheck(ExpectedError):
 
 @dataclass(frozen=True)
 class CheckAsked:
-    """The requested comparison: two revisions of a repository, on these GPU models. Empty `gpus` stand for all models
-    with a worker. A `repository` of None is chosen by `watched.choose`. A `fail_over` of 0.02 is 2 %."""
+    """The requested check of two commits. Empty `gpus` mean all models. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str
@@ -41,8 +39,7 @@ class CheckAsked:
 
 @dataclass(frozen=True)
 class SubmittedChecks:
-    """The submitted checks, one per GPU model. `created` is False if all of them existed before. `new_check_ids` are
-    the ids of the checks that are new."""
+    """The submitted checks, one per GPU model. `created` is False if all existed before."""
 
     check_ids: tuple[int, ...]
     gpu_models: tuple[str, ...]
@@ -52,7 +49,7 @@ class SubmittedChecks:
 
 
 def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check per GPU model. Raises RepositoryError or NoGpuForCheck if it cannot run, or a server's error."""
+    """Submits a check per GPU model. Raises RepositoryError or NoGpuForCheck."""
     servers = settings.connection()
     source = open_source(settings, asked.repository)
     commits = [watched.resolve(source.watched, revision) for revision in (asked.base, asked.head)]
@@ -89,7 +86,7 @@ def submit_check(settings: Settings, who: str, asked: CheckAsked) -> SubmittedCh
 
 
 def _find_models(database_url: str, gpus: Sequence[str]) -> list[device.GpuSpec]:
-    """Returns the GPU models `gpus`; if empty, all with a recent worker. Raises NoGpuForCheck if no worker is there."""
+    """Returns these GPU models, or all with a recent worker. Raises NoGpuForCheck without a worker."""
     with session(database_url) as opened:
         measured = steps.list_gpu_models_measured_here(opened, lately=not gpus)
     named = [device.gpu_model(slug) for slug in dict.fromkeys(gpus)]

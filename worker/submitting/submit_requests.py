@@ -1,7 +1,4 @@
-"""Submits the requests of people and programs, and stores who made them.
-
-The command line submits at once. The dashboard and forges store requests, which a machine with the watched repositories
-carries out each minute. If a request is carried out twice, the second time finds the first submission."""
+"""Submits the requests of people and programs. Stored requests of the dashboard are carried out each minute."""
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
@@ -36,7 +33,7 @@ FETCHED_WITHIN = dt.timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome of a request. `learned` has fields to add to the stored request."""
+    """The outcome of a request. `learned` has fields to add to it."""
 
     refused: bool
     sentence: str
@@ -44,7 +41,7 @@ class _Outcome:
 
 
 def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, Any]) -> Iterator[Submitted]:
-    """Submits a person's request at once, and stores who made it. Yields each submission."""
+    """Submits a person's request at once, stores who made it, and yields each submission."""
     sentences = []
     for submitted in submissions(settings, action, wanted):
         sentences.append(submitted.sentence)
@@ -54,8 +51,7 @@ def submit_for(settings: Settings, who: str, action: str, wanted: Mapping[str, A
 
 
 def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check for a token's holder, and stores who requested it. Raises BudgetSpent if the token's budget is
-    spent, and the errors of `submit_check`."""
+    """Submits a check for a token's holder. Raises BudgetSpent if the token's budget is spent."""
     with session(settings.connection().database_url) as opened:
         submitted = _within_budget(opened, settings, holder, asked)
         _write_check(opened, holder.who, asked, submitted)
@@ -63,7 +59,7 @@ def submit_check_for(settings: Settings, holder: Holder, asked: CheckAsked) -> S
 
 
 def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> SubmittedChecks:
-    """Submits a check for a person, and stores who requested it. Raises the errors of `submit_check`."""
+    """Submits a check for a person, and stores who requested it."""
     submitted = submit_check(settings, who, asked)
     with session(settings.connection().database_url) as opened:
         _write_check(opened, who, asked, submitted)
@@ -71,7 +67,7 @@ def submit_check_by(settings: Settings, who: str, asked: CheckAsked) -> Submitte
 
 
 def carry_out(settings: Settings) -> list[str]:
-    """Carries out the open requests, one by one. Returns a sentence for each. Two processes may do this at once."""
+    """Carries out the open requests and returns a sentence for each. Two processes may do this at once."""
     sentences: list[str] = []
     last = 0
     while True:
@@ -114,8 +110,7 @@ def submissions(
 
 
 def _submit(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Carries out one request and returns its outcome; None if the request must wait, for example for a commit or a
-    replay. An unexpected error is an outcome too, because it would recur each minute."""
+    """Carries out a request and returns its outcome; None if it must wait."""
     try:
         with opened.begin_nested():  # what it raised may have been Postgres's, and its outcome is still to be written
             return _carry_out(opened, settings, asked)
@@ -138,7 +133,7 @@ def _carry_out(opened: Session, settings: Settings, asked: RequestedAction) -> _
 
 
 def _submit_asked_check(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Submits a forge's check of a branch's head against its merge base. Returns None if the request must wait."""
+    """Submits a check that a forge requested for a branch; None if it must wait."""
     name = asked.wanted["token"]
     holder = tokens.find_holder(opened, name=name)
     if holder is None or "check" not in holder.rights:
@@ -168,12 +163,12 @@ def _write_check(opened: Session, who: str, asked: CheckAsked, submitted: Submit
 
 
 def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
-    """Returns the ids of new checks, which count against a token's budget. A check that existed before is free."""
+    """Returns the ids of new checks, which count against a token's budget."""
     return {"checks": list(submitted.new_check_ids)} if submitted.created else {}
 
 
 def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Takes the next step of a bisection or of one replay. Returns the outcome after the last step, else None."""
+    """Takes the next step of a bisection or a replay. Returns the outcome after the last step, else None."""
     # Imported here, as only replays need NumPy and the judge.
     from tilewatch.worker.judging import bisection, requested_replay
 

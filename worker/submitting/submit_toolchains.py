@@ -1,4 +1,4 @@
-"""Submits a comparison of toolchains to the queue (docs/use/compilers.md). It needs no GPU."""
+"""Submits a comparison of toolchains to the queue. It needs no GPU."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -25,9 +25,8 @@ from tilewatch.worker.submitting.submit import BadToolchainName, NothingToSubmit
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """The requested comparison of `toolchains`, the base first. Empty `gpus` stand for all GPU models with a worker.
-    `archs` are further architectures to compile for. Without any, the architectures of TILEWATCH_WATCH are used.
-    `minutes` is the time on each GPU model. A `fail_over` of 0.01 is 1 %."""
+    """The requested comparison of toolchains, the base first. Empty `gpus` mean all models. A `fail_over` of 0.01 is 1
+    %."""
 
     toolchains: Sequence[str]
     repository: str | None = None
@@ -47,8 +46,7 @@ class SubmittedReport:
 
 
 def submit_toolchains(settings: Settings, asked: ToolchainsAsked) -> SubmittedReport:
-    """Submits a comparison, or finds an equal comparison in progress. Raises BadToolchainName, NothingToSubmit,
-    RepositoryError or UnknownGpu if the request is wrong, or a server's error."""
+    """Submits a comparison, or finds an equal one in progress. Raises ExpectedError for a wrong request."""
     for name in asked.toolchains:
         if name != INSTALLED and not is_name(name):
             raise BadToolchainName(

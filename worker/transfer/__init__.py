@@ -1,1 +1,1 @@
-"""Exports and imports recordings, reports and tuned tables. It uses the database and queues judge jobs, but no GPU."""
+"""Exports and imports recordings, reports and tuned tables."""

@@ -1,4 +1,4 @@
-"""Exports the runs that workers of this database measured, as a recording."""
+"""Exports the runs that this database's workers measured, as a recording."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ class NothingToExport(ExpectedError):
 
 
 def export_file(database_url: str, path: Path, wanted: ExportFilter) -> int:
-    """Writes the runs that workers of this database measured, without imported runs. Returns the number of rows."""
+    """Writes the runs that this database's workers measured, and returns the number of rows."""
     with session(database_url) as opened:
         sweeps = [
             export.read_sweep_export(opened, sweep_id) for sweep_id in export.list_sweeps_to_export(opened, wanted)
@@ -51,7 +51,7 @@ def _header(found: Sequence[SweepExport]) -> Header:
 
 
 def _join(names: Iterable[str]) -> str:
-    """Returns the names in one line, shortened so that an import accepts it: a cluster may have hundreds of names."""
+    """Returns the names in one line that is short enough to be imported."""
     return shorten("; ".join(sorted(names)), LONGEST_NAME)
 
 

@@ -1,7 +1,4 @@
-"""Imports recordings: runs that were measured elsewhere.
-
-A file is imported completely or not at all. A file with the same content, or a run with the same key, is imported only
-once, so files may contain the same runs. Medians and ratios are computed from the samples (measurement_rows.py)."""
+"""Imports recordings: runs that were measured elsewhere. A file is imported completely or not at all."""
 
 import datetime as dt
 import hashlib
@@ -36,15 +33,14 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of importing a file. `created` is False if the file was imported before, so that nothing changed."""
+    """The result of an import. `created` is False if the file was imported before."""
 
     created: bool
     sentence: str
 
 
 def import_file(database_url: str, path: Path, *, named: str | None = None) -> Imported:
-    """Imports a recording and queues a judge job for each of its nights. The reconciler sends these jobs. `named` is
-    the name that the recording's repository gets here. Raises BadRecording, after which nothing has changed."""
+    """Imports a recording and queues its judge jobs. Raises BadRecording, after which nothing has changed."""
     if named is not None and not is_name(named):
         raise BadRecording(f"{named!r:.60} cannot be the name of a repository")
     try:
@@ -113,8 +109,7 @@ def _import(opened: Session, path: Path, sha256: str, contents: recording_file.R
 
 
 def _judge(opened: Session, recording_id: int) -> None:
-    """Queues a judge job for each night of a recording, because a recording contains no verdicts. Also queues a job for
-    each other recorded night that is undecided, because this recording may contain the night's replays."""
+    """Queues a judge job for each night of a recording, and for each night that its replays may decide."""
     undecided = fact_writes.delete_undecided(opened, recording_id)
     for night in judging.list_recorded_nights(opened, recording_id, undecided):
         follow_up.add_judge_job(
@@ -136,8 +131,7 @@ def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
 def _import_sweeps(
     opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
-    """Adds the sweeps of a recording. Returns their new ids by their ids in the file. Sweeps of one night, commit and
-    GPU model share a submission. A second sweep of the same kernel and problem goes into another submission."""
+    """Adds the sweeps of a recording. Returns their new ids by their ids in the file."""
     submission_ids, of_submissions = dict[str, int](), list[Row]()
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
         fact_writes.add_gpu_model(opened, **model, corrects=False)

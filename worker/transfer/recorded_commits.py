@@ -17,7 +17,7 @@ RUN_COLUMNS = ("key", "host", "gpu_uuid", "gpu_name", "timer", "toolchain", "tel
 
 
 def write_commit(commit: Commit) -> dict[str, Any]:
-    """Returns a commit in the form of a recording, with a `left_branch_at` only if the commit left its branch."""
+    """Returns a commit as a row of a recording."""
     columns = ("repository", "sha", "position", "committed_at", "subject", "author", "left_branch_at")
     row = {name: getattr(commit, name) for name in columns if name != "left_branch_at" or commit.left_branch_at}
     return {name: value.isoformat() if isinstance(value, dt.datetime) else value for name, value in row.items()}
@@ -27,7 +27,7 @@ DATES = ("committed_at", "left_branch_at")
 
 
 class RecordedCommits:
-    """Adds the commits of a recording to the database. It queries the database only once for each commit."""
+    """Adds the commits of a recording to the database, each only once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -36,7 +36,7 @@ class RecordedCommits:
         self._ids: dict[tuple[tuple[str, Any], ...], int] = {}
 
     def add(self, commit: Mapping[str, Any]) -> int:
-        """Adds a commit and returns its id. A commit that is stored for a repository watched here is not changed."""
+        """Adds a commit and returns its id. A commit of a repository watched here is not changed."""
         written = tuple(sorted(commit.items()))
         if written not in self._ids:
             written_at = {name: dt.datetime.fromisoformat(commit[name]) for name in DATES if name in commit}

@@ -1,5 +1,4 @@
-"""Exports and imports the replays of a recording, which explain its runs. A commit that was replayed may have no run,
-so each row contains both commits of its replay with all their fields."""
+"""Exports and imports the replays of a recording. Each row contains both commits, because one may have no run."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ OF_A_SIDE = ("content_key", "code_sha256", "toolchain")
 
 
 def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
-    """Yields a row for each replay. Rows of files from before 2026-11-22 have no hardware counters."""
+    """Yields a row for each replay."""
     for each in exported:
         replay = each.replay
         yield {
@@ -40,8 +39,7 @@ def replay_rows(exported: Iterable[ReplayExport]) -> Iterator[dict[str, Any]]:
 
 
 def write_replays(session: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int) -> None:
-    """Writes the replays of a recording that are not stored yet. The time of a replay is appended to its key, because
-    two databases give the same key to replays of the same commits."""
+    """Writes the replays of a recording that are not stored yet."""
     known = find_known_replays(session, [row["key"] for row in rows])
     sides = [row[name] for row in rows for name in ("good", "bad")]
     config_ids = fact_writes.add_configs(session, [side["config"] for side in sides if side["config"] is not None])

@@ -1,6 +1,4 @@
-"""Compares a repository's tuned tables, in the file that its pyproject.toml names, with its newest runs. Replays decide
-which configs of the tables are slower. Nights have few samples per config, so a config that is tied on one day may be
-slower on the next. People write the file, so a wrong entry in it is ignored."""
+"""Compares a repository's tuned tables with its newest runs. Replays decide which configs of the tables are slower."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +38,7 @@ class ShippedTables:
     content: Mapping[str, Any]
 
     def list_rows(self) -> Iterator[tuple[dict[str, Any], Key, dict[str, Any]]]:
-        """Yields each row as (table, key of the table, row). Leaves out rows with a config that a sweep cannot have."""
+        """Yields each row as (table, key of the table, row). Wrong entries are left out."""
         for table in self.content["tables"]:
             rows = table.get("rows") if isinstance(table, dict) else None
             for row in rows if isinstance(rows, list) else ():
@@ -51,7 +49,7 @@ class ShippedTables:
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The newest runs of the kernels that have a table, and the replays of configs beside the winners of these runs."""
+    """The newest runs of kernels with a table, and the replays of the tables' configs."""
 
     winners: Sequence[NewestWinner]
     times: Times
@@ -61,8 +59,7 @@ class Sweeps:
 
 @dataclass(frozen=True)
 class ShippedEntry:
-    """A table's config `base` and the winner of its problem's newest run. `replay` timed `base` beside the config
-    `head`, and `size` is log(time of `head` / time of `base`). Without a replay of `base`, both are None."""
+    """A config `base` of a table. `size` is log(time of `head` / time of `base`), or None without a replay."""
 
     problem: str
     base: Params
@@ -77,9 +74,8 @@ class ShippedEntry:
 
 @dataclass(frozen=True)
 class TableState:
-    """A table compared with the newest runs. Replays confirmed that the `stale` configs are slower than the best by
-    more than the policy's smallest change. The `unknown` configs have not been replayed yet. `uncovered` are problems
-    that nights measure and the table lacks."""
+    """The state of a table: `stale` configs are slow, `unknown` ones lack a replay, `uncovered` problems are
+    missing."""
 
     key: Key
     rows: int
@@ -89,15 +85,14 @@ class TableState:
 
 
 def _is_plain(value: object) -> bool:
-    """Returns whether a config may have a value. Postgres cannot store NUL, half of a character or NaN in a config."""
+    """Returns whether Postgres can store a value of a config."""
     if isinstance(value, str):
         return value.isprintable()
     return value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value))
 
 
 def read_tables(repository: Path, revision: str) -> ShippedTables | None:
-    """Returns the tuned tables of a commit; None if its pyproject.toml names no file, or if the commit lacks that file.
-    Raises BadProject for a wrong pyproject.toml, WrongTable for a wrong file, RepositoryError if Git cannot read it."""
+    """Returns the tuned tables of a commit, or None. Raises BadProject, WrongTable or RepositoryError."""
     settings = commits.read_settings(repository, revision)
     path = None if settings is None else settings.tuned
     text = None if path is None else commits.read_file(repository, revision, path, MOST_BYTES)
@@ -107,7 +102,7 @@ def read_tables(repository: Path, revision: str) -> ShippedTables | None:
 def compare(
     session: Session, repository: str, tables: ShippedTables, policy: Policy, *, gpu_model: str | None = None
 ) -> tuple[Sweeps, list[TableState]]:
-    """Returns the newest runs of the tables' kernels, and the state of each table whose kernel has such a run."""
+    """Returns the newest runs of the tables' kernels, and the state of each table whose kernel has a run."""
     shipped: dict[Key, dict[str, Params]] = {}
     for _, key, row in tables.list_rows():
         shipped.setdefault(key, {})[str(row.get("problem"))] = row["config"]
@@ -142,8 +137,7 @@ def compare(
 
 
 def _is_suspected(config_id: int, winner: NewestWinner, times: Times) -> bool:
-    """Returns whether a config may be slower than a run's winner: it is not tied with the winner, and the run did not
-    time it or found it slower by MOST_LOSS or more."""
+    """Returns whether a config may be slower than a run's winner."""
     shipped_us, best_us = (times.get((winner.sweep_id, each)) for each in (config_id, winner.config_id))
     is_slower = shipped_us is None or best_us is None or shipped_us >= (1 + MOST_LOSS) * best_us
     return is_slower and config_id not in (winner.config_id, *winner.tie)

@@ -1,4 +1,4 @@
-"""Imports the report files of `tilewatch toolchain compare`, so that the dashboard shows them with their verdicts."""
+"""Imports the reports of `tilewatch toolchain compare` for the dashboard."""
 
 import datetime as dt
 from pathlib import Path
@@ -26,8 +26,7 @@ END = ".json"
 
 
 def import_report(database_url: str, path: Path) -> Imported:
-    """Stores a report. If the report is stored already, only adds its new parts. Raises BadReport, after which nothing
-    has changed."""
+    """Stores a report, or only its new parts if it is stored already. Raises BadReport if the file is wrong."""
     report = read_report(path)
     sides = (report.base, *report.heads)
     names = [side.name for side in sides]

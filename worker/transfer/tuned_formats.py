@@ -1,7 +1,4 @@
-"""Writes winners in the formats of vLLM, sglang, flashinfer-bench and PyTorch's benchmark database.
-
-The code follows these versions of 2026-11: vLLM's and sglang's folders of configs for quantized layers, the Trace of
-flashinfer-bench 0.1.2, and schema v3 of pytorch/test-infra."""
+"""Writes winners in the formats of vLLM, sglang, flashinfer-bench and PyTorch's benchmark database."""
 
 import json
 import re
@@ -32,17 +29,14 @@ REFERENCE = "torch"
 
 @dataclass(frozen=True)
 class Written:
-    """The texts of files by file name, and a sentence for each winner that was left out."""
+    """The texts of files by file name, and a sentence for each omitted winner."""
 
     texts: Mapping[str, str]
     left_out: Sequence[str]
 
 
 def write_serving_tables(winners: Sequence[NewestWinner], names: str | None, separator: str) -> Written:
-    """Returns a file for each kernel, GPU name and set of sizes without m, in a folder for each kernel. `names` (as
-    "m x n x k") is for problems without names of sizes. `separator` joins numbers of `block_shape` in file names.
-
-    Drivers have several names for one GPU model. Each name gets all configs of the model, whichever node found them."""
+    """Returns the files of vLLM or sglang. `names` such as "m x n x k" is for problems without names of sizes."""
     tables: dict[str, dict[int, Any]] = {}
     gpu_names: dict[tuple[str, str], set[str]] = {}
     for each in winners:
@@ -58,7 +52,7 @@ def write_serving_tables(winners: Sequence[NewestWinner], names: str | None, sep
 
 
 def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tuple[str, int]:
-    """Returns the name of the file that a winner's config belongs to, and the config's key in that file."""
+    """Returns the name of the file for a winner's config, and the config's key in it."""
     problem = parse_problem(winner.problem, names)
     sizes = {name.lower(): size for name, size in problem.sizes.items()}
     if BUCKET not in sizes:
@@ -73,15 +67,12 @@ def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tu
 
 
 def _make_name(text: str) -> str:
-    """Returns a text without spaces, as vLLM and sglang write it, and without parts that lead to another folder."""
+    """Returns a name as vLLM and sglang write it, without parts that lead to another folder."""
     return re.sub(r"[^\w()+-]", "_", text)
 
 
 def write_traces(winners: Iterable[NewestWinner], definitions: Mapping[str, Definition], file: str) -> Written:
-    """Returns a file with a Trace for each winner. Leaves out winners of kernels without a Definition, and winners
-    whose output was compared with no reference.
-
-    The database has no names of Solutions, so a Trace names the repository, the kernel and the commit."""
+    """Returns a file with a Trace for each winner that has a Definition and whose output was checked."""
     lines, left_out = _make_each(winners, lambda winner: json.dumps(_make_trace(winner, definitions)) + "\n")
     return Written({file: "".join(lines)}, left_out)
 
@@ -134,7 +125,7 @@ def _make_workload(winner: NewestWinner, definition: Definition) -> dict[str, An
 
 
 def write_records(winners: Sequence[NewestWinner], file: str) -> Written:
-    """Returns a file in PyTorch's format with a record of the metric `latency_us` for each winner."""
+    """Returns a file in PyTorch's format with each winner's `latency_us`."""
     return Written({file: json.dumps(list(map(_make_record, winners)), indent=1) + "\n"}, ())
 
 
@@ -151,7 +142,7 @@ def _make_record(winner: NewestWinner) -> dict[str, Any]:
 
 
 def _make_each(winners: Iterable[NewestWinner], make: Callable[[NewestWinner], Made]) -> tuple[list[Made], list[str]]:
-    """Returns the results of `make`, and a sentence for each winner for which `make` raises BadProblem."""
+    """Returns the results of `make`, and a sentence for each winner that it refuses."""
     made: list[Made] = []
     left_out: list[str] = []
     for winner in winners:

@@ -1,4 +1,4 @@
-"""Makes tuned tables from the newest winners of a database: the JSON in which tilewatch.tuned looks up configs."""
+"""Makes tuned tables from a database's newest winners: the JSON in which tilewatch.tuned looks up configs."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Times = Mapping[tuple[int, int], float]
 
 
 class NothingTuned(ExpectedError):
-    """Raised if no winner passes the filter, or if winners of several repositories do. The message is a sentence."""
+    """Raised if no winner passes the filter, or winners of several repositories do. The message is a sentence."""
 
 
 def write_tables(
@@ -32,8 +32,7 @@ def write_tables(
     gpu_model: str | None = None,
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables into the file `path` and returns them. `link` returns the address of a run's page. Raises
-    NothingTuned without winners, or for winners of several repositories if `every_repository` is False."""
+    """Writes the tables into a file and returns them. Raises NothingTuned without winners of one repository."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -49,9 +48,7 @@ def write_tables(
 def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
-    """Returns one table for each repository, kernel and GPU model. A table's first winner must be of the newest commit.
-    A winner of another commit is left out if its source differs from the first winner's source. At one commit, the
-    sources of problems may differ, because a problem's source is only the files that its tracing imported."""
+    """Returns a table for each repository, kernel and GPU model, with the winners of the newest source."""
     return [
         {
             "kernel": newest.kernel,
@@ -70,8 +67,7 @@ def make_tables(
 
 
 def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
-    """Lists the winners for the tables of one repository. `wanted` are filters of list_newest_winners. Raises
-    NothingTuned if no winner passes them, or if winners of several repositories do."""
+    """Lists the winners of one repository that pass the filters. Raises NothingTuned if there are none."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, **wanted)
     winners = _of_one_repository(found, wanted["repository"])
@@ -79,7 +75,7 @@ def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
 
 
 def _group_by_table(winners: Iterable[NewestWinner]) -> Iterator[tuple[NewestWinner, list[NewestWinner]]]:
-    """Yields for each table its first winner, and all its winners that have the first winner's commit or source."""
+    """Yields each table's first winner with the winners of the same commit or source."""
     groups = group_by(winners, lambda winner: (winner.repository, winner.kernel, winner.gpu_model))
     for newest, *others in groups.values():
         rows = [each for each in others if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
@@ -94,7 +90,7 @@ def make_row(
     link: Callable[[int], str],
     toolchain: object,
 ) -> dict[str, Any]:
-    """Returns a problem's row in a table that was measured with `toolchain`. `rows` are the winners of the table."""
+    """Returns a problem's row in a table. `rows` are the winners of that table."""
     return {
         "problem": winner.problem,
         "config": winner.config,
@@ -108,8 +104,7 @@ def make_row(
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
-    """Returns how much slower a problem is with the nearest other problem's config than with its own: 0.05 is 5 %, and
-    0 a tie. Returns None if no other problem is comparable, or if this problem was not timed with that config."""
+    """Returns the relative slowdown of a problem with the config of the most similar problem; None if unknown."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)
@@ -127,7 +122,7 @@ def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], time
 
 
 def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Sequence[NewestWinner]:
-    """Returns the winners of the repository `named`, or of the only one besides branches. Else raises NothingTuned."""
+    """Returns the winners of one repository. Raises NothingTuned if several would be mixed."""
     kept = [winner for winner in winners if named is not None or not is_branch(winner.repository)]
     found = sorted({winner.repository for winner in kept})
     if not kept:
