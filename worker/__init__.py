@@ -1,1 +1,1 @@
-"""Contains the command line and the workers: the steps from a commit to a message, the job queue and the processes."""
+"""Contains the command line and the workers, which do all steps from a commit to a message."""

@@ -1,8 +1,7 @@
-"""The Celery application: its tasks, the schedule of beat, and the start and end of a worker process.
+"""The Celery application: its tasks, their schedule, and the start and end of a worker process.
 
-Tasks import the modules that they call when they run, so that a worker loads only what its jobs use. The queues are
-`compile`, `record`, `judge`, `tell` and `gpu.<model>`. A GPU worker also takes from `gpu.<model>@<uuid>`, the queue of
-its own GPU.
+Tasks import modules only when they run, so that each worker loads few modules. These commands start workers for the
+queues. A GPU worker also takes jobs from the queue of its own GPU, `gpu.<model>@<uuid>`.
 
     celery -A tilewatch.worker.app worker -Q compile    -n compile@%h -c 4
     celery -A tilewatch.worker.app worker -Q record     -n record@%h  -c 2     (with the packages of host code)
@@ -64,7 +63,7 @@ PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
-    """Returns Celery's settings. Celery calls this when it first needs a setting, so that importing needs no server."""
+    """Returns Celery's settings. Celery calls this late, so that importing this module needs no server."""
     settings = Settings.load()
     night = crontab(hour=settings.nightly_at.hour, minute=settings.nightly_at.minute)
     on_notify_queue = {"queue": dispatch.NOTIFY_QUEUE}
@@ -117,7 +116,7 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name=dispatch.COUNT_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_read_counters() -> None:
-    """Reads the hardware counters of launches on this machine's disk, if no job needs the GPU or they are overdue."""
+    """Reads the hardware counters that wait on this machine, if no job needs the GPU or the counters are overdue."""
     from tilewatch.db.worker_reads import steps
     from tilewatch.worker.gpu import uncounted
 
@@ -165,10 +164,11 @@ def run_reconcile() -> None:
 
 @celery.task(name=dispatch.NOTIFY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_tell() -> None:
-    """Writes and sends messages. Repeated calls are not skipped as in other periodic tasks: other workers call this
-    task too, and a skipped call left a change unsent for up to 30 s (2026-11-23). An empty call costs one query."""
+    """Writes and sends messages."""
     from tilewatch.worker.notify import outbox
 
+    # A repeated call is not skipped: other workers call this too, and a skipped call left a change unsent for up to
+    # 30 s (2026-11-23). An empty call costs one query.
     out = _outbox()
     if out is not None:
         outbox.write_and_send(out, dt.datetime.now(dt.UTC))
@@ -210,7 +210,7 @@ def run_compare_code() -> None:
 
 
 def _outbox() -> "Outbox | None":
-    """Returns the outbox for messages. If notify.toml is wrong, logs this and returns None, so that messages wait."""
+    """Returns the outbox for messages; None if notify.toml is wrong, so that messages wait."""
     from tilewatch.worker.notify.outbox import Outbox
     from tilewatch.worker.notify.routing import BadNotifySettings
 
@@ -235,8 +235,7 @@ def _set_up_logging(loglevel: int | str = "INFO", **_: Any) -> None:
 
 
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
-    """Makes the worker's Lifecycle, after Celery read -Q and before the pool forks. Raises SystemExit for any error,
-    because Celery ignores other exceptions of this signal handler."""
+    """Makes the worker's Lifecycle. Raises SystemExit for any error, because Celery ignores other exceptions here."""
     global _lifecycle
     processes.forbid_inspection()  # the pool's processes inherit it
     try:
@@ -262,20 +261,20 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
 
 
 def _consume(controller: Any, queue: str, wanted: bool) -> None:
-    """Asks the consumer's thread to take jobs from a queue, or to stop if `wanted` is False. Any thread may call it."""
+    """Makes this worker take jobs from a queue, or stop doing so. Any thread may call this."""
     change = controller.consumer.add_task_queue if wanted else controller.consumer.cancel_task_queue
     controller.consumer.call_soon(change, queue)
 
 
 def _list_busy() -> dict[int, str]:
-    """Returns the name of the task of each busy process of the pool, by process id."""
+    """Returns the task name of each busy process of the pool, by process id."""
     while True:
         with contextlib.suppress(RuntimeError):  # another thread changed the set meanwhile
             return {each.worker_pid: each.name for each in state.active_requests.copy() if each.worker_pid}
 
 
 def _deliver_waiting(gpu: Gpu) -> None:
-    """Writes the runs that wait on this machine's disk to the database. Starts the task for waiting counters."""
+    """Writes runs that wait on this machine's disk to the database, and starts the reading of hardware counters."""
     from tilewatch.worker.gpu import uncounted
     from tilewatch.worker.steps.write_run import deliver_spooled
 
@@ -300,8 +299,7 @@ def _stop(**_: Any) -> None:
 
 
 def _drain(how: str, **_: Any) -> None:
-    """Replaces a warm shutdown by a cold shutdown after `drain_s` seconds. A warm shutdown waits for the running job
-    without a time limit. A cold shutdown hands the job back to the queue."""
+    """Ends a warm shutdown after `drain_s` seconds by a cold shutdown, which hands the running job back."""
     stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))

@@ -1,4 +1,4 @@
-"""Holds the addresses, folders and limits that the steps of a worker use, taken from the settings once."""
+"""Holds the addresses, folders and limits that the steps of a worker use."""
 
 import socket
 from collections.abc import Mapping
@@ -13,10 +13,9 @@ from tilewatch.worker.settings import Settings
 
 @dataclass(frozen=True)
 class Simulation:
-    """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`, which does not change reported
-    times. `ill` is the share of sweeps in which the GPU falls ill. `slow` is how much longer everything takes on this
-    node (0.05 is 5 %). `planted` maps a cubin's key to an original cubin's key and a factor: the cubin takes the
-    original's time, times the factor. `baseline_us` and `baseline_version` are the main baseline's time and version."""
+    """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`. `ill` is the share of sweeps in
+    which the GPU falls ill. With `slow` = 0.05, everything takes 5 % longer. A cubin in `planted` takes the time of
+    another cubin times a factor."""
 
     seed: int
     trial_s: float

@@ -15,8 +15,7 @@ log = structlog.get_logger()
 
 @contextlib.contextmanager
 def isolate(opened: Session, repository: str, what: str) -> Iterator[None]:
-    """Catches an error in the work for one repository: undoes the block's database writes, logs the traceback and opens
-    an alarm that names the repository. `what` says which work failed. Raises the error if the database is away."""
+    """Turns an error in the work for one repository into an alarm. Raises the error if the database is away."""
     try:
         with opened.begin_nested():
             yield

@@ -1,4 +1,4 @@
-"""Sets up the log of workers: one line per event on standard error, with the job's id and without passwords."""
+"""Sets up the log of workers, with one line per event and without passwords."""
 
 import contextlib
 import logging
@@ -38,7 +38,7 @@ def set_up(level: int | str) -> None:
 
 @contextlib.contextmanager
 def keep_lines() -> Iterator[Collection[str]]:
-    """Yields a collection that always holds the last lines that this process logged inside the block."""
+    """Yields a collection that always holds the last log lines of this process."""
     kept = _LastLines()
     root = logging.getLogger()
     root.addHandler(kept)
@@ -49,7 +49,7 @@ def keep_lines() -> Iterator[Collection[str]]:
 
 
 class _LastLines(logging.Handler):
-    """Keeps the last log lines as text. Long lines are cut, because a traceback is stored in a column of its own."""
+    """Keeps the last log lines as text, and cuts long lines."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,4 @@
-"""Computes a run's measurement rows from samples: medians, intervals, the ratio to the main baseline. Runs that are
-measured here or recorded elsewhere use it. kernels/statistics.py has the statistical functions."""
+"""Computes a run's measurement rows from samples: medians, intervals and the ratio to the main baseline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

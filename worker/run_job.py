@@ -1,9 +1,7 @@
 """Runs one job: claims it in Postgres, keeps its lease, runs its step, and writes how it ended.
 
-There are three kinds of error. An error that passes (Postgres, store or GPU away, disk full) puts the job off. An error
-that a person must repair fails the job with a sentence. A bug fails the job with a traceback. A worker that is stopped
-hands its job back. A worker that cannot run a job's host code moves the job to the queue `record`.
-docs/reference/jobs.md draws the whole life of a job."""
+An outage such as a full disk puts the job off. An error that a person must repair fails the job with a sentence. A bug
+fails the job with a traceback. docs/reference/jobs.md draws the whole life of a job."""
 
 import traceback
 from collections.abc import Callable, Collection
@@ -39,9 +37,8 @@ def run(
     queues: Collection[str] | None = None,
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
-    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send messages for. Runs no job if
-    `queues` lacks this queue. Raises NotNow if the job was put off. If a signal ends this process, hands the job back
-    if `is_stopping` returns True. Otherwise the job waits until its lease runs out, which counts as an attempt."""
+    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send messages for. Raises NotNow
+    if the job was put off."""
     job = None
     try:  # a signal to stop must give the job back, also one that comes while the claim is committed
         with session(context.database_url) as opened:
@@ -56,6 +53,7 @@ def run(
         log.warning("lost to another worker or cancelled")
         return []
     except (SystemExit, KeyboardInterrupt):
+        # A job that is not handed back waits until its lease runs out, which counts as an attempt.
         if job is not None and is_stopping():
             _hand_back(job.id, owner, context)
         raise
@@ -85,7 +83,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 
 
 def _step_of(kind: str) -> Step:
-    """Returns the function that does a kind of job. Imports no other, so that a judge worker loads no compiler."""
+    """Returns the function that does a kind of job. Imports only its module: a judge worker loads no compiler."""
     if kind == "record":
         from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":
@@ -110,8 +108,8 @@ def _step_of(kind: str) -> Step:
 
 
 def _find_end_of_process(error: BaseException) -> SystemExit | KeyboardInterrupt | None:
-    """Returns the SystemExit or KeyboardInterrupt of a signal that caused `error`; None if no signal did. A signal that
-    interrupts psycopg's ping, for example, causes a ProgrammingError (a cold shutdown, 2026-11-23)."""
+    """Returns the SystemExit or KeyboardInterrupt that caused an error; None if something else did."""
+    # A signal that interrupts psycopg's ping, for example, causes a ProgrammingError (a cold shutdown, 2026-11-23).
     each: BaseException | None = error
     while each is not None and not isinstance(each, SystemExit | KeyboardInterrupt):
         each = each.__cause__ or each.__context__
@@ -126,7 +124,7 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 def _move_to_tracer(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
-    """Moves a job to the queue `record`. If this cannot help, fails the job. Returns the jobs to send messages for."""
+    """Moves a job to the queue `record`, or fails it if this cannot help. Returns the jobs to send messages for."""
     if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:
@@ -150,7 +148,7 @@ def _hand_back(job_id: int, owner: str, context: Context) -> None:
 
 
 def _put_off(job_id: int, owner: str, context: Context, trouble: str) -> None:
-    """Puts a job off because of `trouble`. Waits for Postgres, because a lease that runs out counts as an attempt."""
+    """Puts a job off. Waits for Postgres, because a lease that runs out would count as an attempt."""
     trouble = without_passwords(trouble)
     log.warning("put off", reason=trouble)
     outage.once_postgres_is_back(context.database_url, lambda opened: jobs.put_off(opened, job_id, owner, trouble))

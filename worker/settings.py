@@ -1,7 +1,4 @@
-"""Holds the settings of a process: folder, ports, servers, the watched repository.
-
-Every value comes from an environment variable TILEWATCH_<NAME> or from its default here. `tilewatch up` writes
-the addresses of the servers that it started into a small file for other commands. No connection is opened here."""
+"""Holds the settings of a process, from environment variables TILEWATCH_<NAME> or from defaults."""
 
 import json
 import os
@@ -35,7 +32,8 @@ class NotRunning(ExpectedError, RuntimeError):
 
 
 def _default_home() -> Path:
-    """Returns the default data folder. For root it is not in /root, because Postgres's user could not read it there."""
+    """Returns the default data folder."""
+    # Not in /root, because Postgres's user could not read it there.
     return Path("/var/lib/tilewatch") if os.geteuid() == 0 else Path("~/.local/share/tilewatch")
 
 
@@ -112,7 +110,7 @@ class Settings(NightlyTimes):
     @field_validator("watch", "kernels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """Splits a list at its commas, because environment variables contain `b200,h200` and not JSON."""
+        """Returns a list from a text such as `b200,h200`."""
         return tuple(slug.strip() for slug in value.split(",") if slug.strip()) if isinstance(value, str) else value
 
     def sweeps(self, kernel: str) -> bool:
@@ -121,8 +119,7 @@ class Settings(NightlyTimes):
 
     @property
     def notify_file(self) -> Path | None:
-        """Returns the file that says who gets messages: of TILEWATCH_NOTIFY or TILEWATCH_TELL, else notify.toml or
-        tell.toml in the data folder. Returns None without such a file."""
+        """Returns the file that says who gets messages, or None if there is no such file."""
         usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
         return self.notify or self.tell or next((file for file in usual if file.exists()), None)
 
@@ -152,7 +149,7 @@ class Settings(NightlyTimes):
 
     @property
     def baseline_environments(self) -> Path:
-        """Returns the folder with the environments of `tilewatch baselines add`. The folder has kept an old name."""
+        """Returns the folder with the environments of `tilewatch baselines add`."""
         return self.home / "rivals"
 
     @property

@@ -1,1 +1,1 @@
-"""Records which kernels a repository's host code launches. Watch files in the repository name the host code to run."""
+"""Records which kernels a repository's host code launches. Watch files in the repository say which code to run."""

@@ -1,5 +1,4 @@
-"""Describes how kernels of one name in one module differ: in the values that they capture from an enclosing function,
-which are constants of a kernel's code, or in the place of their definition in the file."""
+"""Distinguishes kernels that have the same name. They differ in captured variables or in their place in the file."""
 
 import functools
 import hashlib
@@ -19,11 +18,8 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def describe_captured(function: FunctionType, *, within: tuple[FunctionType, ...] = ()) -> list[Any]:
-    """Returns a list for JSON: [name, value] for each variable that a function captures. The value of a captured
-    function includes the variables that this function captures and its default values. ["#", number] follows if
-    `_number_definition` does not return 0. Returns [] if there is nothing to list.
-
-    `within` are the functions that are being described already. They give [], because a function may capture itself."""
+    """Returns the variables that a function captures, as [name, value] pairs for JSON. `within` stops the recursion of
+    a function that captures itself."""
     if function in within:
         return []
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -52,13 +48,12 @@ def _describe(value: Any, within: tuple[FunctionType, ...]) -> Any:
 
 
 def _number_definition(function: FunctionType) -> int | str:
-    """Returns how many earlier definitions of the function's name its file has, for example in another `if` branch.
-    Returns a hash of the source if the code was made from a text, because several texts may define one name. Does so
-    too if runpy ran the file, because `hash_sources` does not see this file."""
+    """Returns a number or hash that distinguishes functions of one name in one file; usually 0 for the first."""
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
     module, file = sys.modules.get(function.__module__), function.__globals__.get("__file__") or ""
     is_imported = code.co_filename.startswith(f"{CANONICAL}/") or getattr(module, "__dict__", 0) is function.__globals__
+    # Several texts may define one name, and `hash_sources` does not see a file that runpy ran.
     if not is_imported or Path(file).name != Path(code.co_filename).name:
         return hashlib.sha256(source.encode()).hexdigest()
     lines = _find_definitions(source).get(name_code(code), [])
@@ -67,7 +62,7 @@ def _number_definition(function: FunctionType) -> int | str:
 
 @functools.cache
 def _find_definitions(source: str) -> Mapping[str, list[int]]:
-    """Returns the line numbers at which a source defines each function, sorted, by the function's name."""
+    """Maps the name of each function in a source to the line numbers of its definitions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         waiting = [compile(source, "", "exec", dont_inherit=True)]
@@ -81,5 +76,5 @@ def _find_definitions(source: str) -> Mapping[str, list[int]]:
 
 
 def name_code(code: CodeType) -> str:
-    """Returns the qualified name of a function's code, such as "Outer.run"; in Python 3.10 the bare name "run"."""
+    """Returns the name of a function's code, such as "Outer.run". In Python 3.10 this name is only "run"."""
     return str(getattr(code, "co_qualname", code.co_name))

@@ -26,8 +26,7 @@ HINTS, so a new entry would change all keys and all cubins would be compiled aga
 
 
 def make_plain(config: Any) -> PlainConfig:
-    """Returns a config's fields by name. A value that JSON cannot hold, such as a type, becomes its name or text.
-    Raises BadWatchFile if the text contains a memory address, which differs between processes."""
+    """Returns a config's parameters as values that JSON can hold. Raises BadWatchFile if that is impossible."""
     return {name: _make_plain_value(value) for name, value in list_fields(config).items()}
 
 
@@ -51,7 +50,7 @@ def _make_plain_value(value: Any) -> Any:
 
 
 def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
-    """Returns each config once, in order of first occurrence. Raises BadWatchFile if more than MOST_CONFIGS remain."""
+    """Returns the configs without repetitions. Raises BadWatchFile if there are too many."""
     found: dict[str, PlainConfig] = {}
     for config in configs:
         found.setdefault(config_key(config), config)  # not by `==`, for which 1, 1.0 and True are one value
@@ -60,7 +59,7 @@ def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
 
 
 def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
-    """Returns a copy of the host code's config `example`, changed to have the parameter values `fields`."""
+    """Returns a copy of a config with other parameter values."""
     if isinstance(example, Mapping):
         return {**example, **fields}
     if dataclasses.is_dataclass(example) and not isinstance(example, type):
@@ -72,19 +71,18 @@ def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class GivenConfigs:
-    """Holds the configs of a watch file as plain values. A text stands for a value that JSON cannot hold, such as a
-    type. `values` maps a parameter's name and the plain value's `repr` to the original value."""
+    """The configs of a watch file, with texts in place of objects such as types. `values` has the objects."""
 
     configs: tuple[PlainConfig, ...]
     values: Mapping[tuple[str, str], Any]
 
     def make_original(self, config: PlainConfig) -> dict[str, Any]:
-        """Returns a config with the watch file's own values, such as types, in place of the texts for them."""
+        """Returns a config with the watch file's original objects in place of texts."""
         return {name: self.values.get((name, repr(value)), value) for name, value in config.items()}
 
 
 def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
-    """Returns the configs of a watch file's `configs=` as plain values. Raises BadWatchFile if they are invalid."""
+    """Returns a watch file's configs as plain values. Raises BadWatchFile if they are invalid."""
     given = list_configs(configs, problem, arch)
     pairs = [(name, value) for each in given for name, value in each.items()]
     values = {(name, repr(plain)): value for name, value in pairs if (plain := _make_plain_value(value)) is not value}
@@ -92,7 +90,7 @@ def read_given(configs: Configs, problem: Problem, arch: str) -> GivenConfigs:
 
 
 def list_configs(configs: Configs, problem: Problem, arch: str) -> tuple[Mapping[str, Any], ...]:
-    """Returns the configs that `configs` lists, or all combinations of its axes. Raises BadWatchFile if malformed."""
+    """Returns the configs that a watch file gives. A dict of lists stands for all combinations of its values."""
     found = configs(problem, arch) if callable(configs) else configs
     if isinstance(found, Mapping):
         for name, values in found.items():
@@ -115,7 +113,7 @@ def _require_few(count: int) -> None:
 
 
 def list_axes(configs: Sequence[PlainConfig]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Returns each parameter's name with all values that it has in `configs`. Sorts the values if all are numbers."""
+    """Returns the name of each parameter with all its values. Numbers are sorted."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     axes = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Defines `watch` and `case`, by which a watch file names operators: `@watch` before a function that returns a `case`.
+"""Defines `watch` and `case`, with which a watch file declares operators.
 
 from tilewatch import case, watch
 from yourpackage.ops import softmax
@@ -56,13 +56,13 @@ class Case:
 
     @property
     def own_parameters(self) -> list[inspect.Parameter]:
-        """Returns the parameters of `run` that take config values: all except the one for the result of `before`."""
+        """Returns the parameters of `run` that take a config's values."""
         return list(inspect.signature(self.run).parameters.values())[self.before is not None :]
 
 
 @dataclass(frozen=True, eq=False)
 class WatchedOperator:
-    """An operator that `@watch` makes from a function. `line` is the first line of that function."""
+    """An operator that a watch file declares. `line` is the declaration's first line."""
 
     name: str
     make_case: Callable[[Any], Case]
@@ -137,7 +137,7 @@ def watch(
 
 
 def check_reason(name: str, reason: str) -> str:
-    """Returns `reason`, which may be empty. Raises BadWatchFile, with `name`, if it has too few words."""
+    """Returns a reason, which may be empty. Raises BadWatchFile if it has too few words."""
     if not isinstance(reason, str) or 0 < len(reason.split()) < LEAST_WORDS:
         raise BadWatchFile(f"{name} is '{reason}': give the reason in {LEAST_WORDS} words or more")
     return reason
@@ -192,7 +192,7 @@ def _read_work(work: Any) -> tuple[str, float]:
 
 
 def _read_number(name: str, value: Any) -> float:
-    """Returns `value` as a number. Raises ValueError, with `name`, if it is not a number from 0 to less than MOST."""
+    """Returns an argument as a number. Raises ValueError if it is negative, too large or not a number."""
     try:
         number = value if isinstance(value, int) else float(value)
     except (TypeError, ValueError):

@@ -94,7 +94,7 @@ def watch_definitions(
 def make_case(
     definition: Definition, entry: Callable[..., Any], given: Inputs, baselines: Sequence[str], p: ProblemInputs
 ) -> Case:
-    """Returns a case that runs `entry` on the problem of `p`. The reference gets copies, as it may change inputs."""
+    """Returns the case for a definition and a problem. The reference gets copies of the inputs."""
     sizes = definition.values(p.problem.sizes)
     made = {each.name: _make_input(definition, each, given, sizes, p) for each in definition.inputs}
 
@@ -108,7 +108,7 @@ def make_case(
 
 
 def load_reference(definition: Definition) -> Callable[..., Any]:
-    """Runs the source text of a definition's reference, and returns the function that it defines. Needs PyTorch."""
+    """Returns the reference function that a definition contains as source text. Needs PyTorch."""
     names: dict[str, Any] = {"__name__": f"reference of {definition.name}"}
     exec(compile(definition.reference, f"{definition.file.name} (reference)", "exec"), names)  # noqa: S102 - it is code of the commit, as the watch file is
     return names[ENTRY]  # type: ignore[no-any-return]
@@ -128,7 +128,7 @@ def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) ->
 def _make_input(
     definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
 ) -> Any:
-    """Returns an input: a tensor, or a number if it has no shape. Raises BadProblem if `given` lacks a needed value."""
+    """Returns an input's tensor or number. Raises BadProblem if the watch file must give its value."""
     if tensor.name in given:
         value = given[tensor.name]
         return value(p) if callable(value) else value
@@ -150,7 +150,7 @@ def _make_input(
 
 
 def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
-    """Returns the function of each definition by the definition's name: the entry point of its first Solution file."""
+    """Returns the function of each definition's first Solution, by the definition's name."""
     entries: dict[str, Callable[..., Any]] = {}
     for file in list_files(pattern, root):
         try:
@@ -180,11 +180,7 @@ def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -
 
 
 def _import_module(name: str, folder: Path) -> types.ModuleType:
-    """Imports a module. If this fails because a package is missing on this machine, puts empty modules in place of the
-    packages around the module, and imports the module again.
-
-    For example, TileGym's packages of models import transformers, which the kernels in them do not need.
-    """
+    """Imports a module, without the packages around it if these cannot be imported on this machine."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

@@ -1,6 +1,4 @@
-"""Describes an array that a launch gets. It may be of PyTorch, CuPy, Numba, or a class of the repository itself.
-
-cuTile reads an array through DLPack or `__cuda_array_interface__`, and so does this module."""
+"""Describes arrays of any library. They are read through DLPack or `__cuda_array_interface__`, as in cuTile."""
 
 import ctypes
 import math
@@ -22,9 +20,7 @@ OTHER_TYPES = {6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """Describes an array in the GPU's memory. `strides` are in elements, and `dtype` is PyTorch's name of the type.
-
-    `memory` and `memory_bytes` are the allocation around the array, or the array if no allocation is known."""
+    """An array in GPU memory. `strides` are in elements. `memory` is the address of the allocation around the array."""
 
     address: int
     shape: tuple[int, ...]
@@ -46,7 +42,7 @@ def is_array(value: Any) -> bool:
 
 
 def describe_array(value: Any) -> DeviceArray:
-    """Returns the address, shape, strides, type and allocation of a `value` for which `is_array` is True."""
+    """Returns the address, shape, strides and type of an array."""
     if hasattr(value, "element_size"):
         return _describe_tensor(value)
     if hasattr(value, "__cuda_array_interface__"):
@@ -84,7 +80,7 @@ def _describe_interface(value: Any) -> DeviceArray:
 
 
 class _DLTensor(ctypes.Structure):
-    """Mirrors DLTensor of dlpack.h (version 0.8), to which a Python capsule named "dltensor" points."""
+    """The structure DLTensor of dlpack.h (version 0.8)."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -118,7 +114,7 @@ def _make_contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _find_extent(address: int, shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> tuple[int, int]:
-    """Returns an array's lowest address, and the number of bytes from there to the end of the highest element."""
+    """Returns an array's lowest address, and the number of bytes that it spans."""
     if 0 in shape:
         return address, 0
     reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]

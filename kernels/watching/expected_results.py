@@ -10,8 +10,7 @@ Shape = tuple[int, ...]
 
 
 def list_wrong_results(case: Case, result: Any, own: Collection[int] = ()) -> tuple[str, ...]:
-    """Returns a sentence for each fault of a case. A fault is a reference or baseline that fails, an output whose shape
-    differs from `result`, or a compared output that no kernel wrote; `own` has the numbers of these outputs."""
+    """Returns a sentence for each fault of a case. `own` has the numbers of results that no kernel wrote."""
     given = list_shapes(result)
     wrong = []
     assert case.reference is not None
@@ -41,13 +40,11 @@ def list_wrong_results(case: Case, result: Any, own: Collection[int] = ()) -> tu
 
 
 def find_own_results(result: Any, launched: Sequence[Any]) -> set[int]:
-    """Returns the numbers, from 1, of the results whose memory no launch got: no kernel can have written these results.
-
-    Looks only at floating-point tensors of PyTorch without values: a launch gets a tensor with values in other memory
-    (meta_tensors.py). Skips 8-bit types, because a tensor of 8 bits may be a view of a tensor with values."""
+    """Returns the numbers, from 1, of the results that no kernel can have written."""
     if not all(hasattr(each, "untyped_storage") for each in launched):
         return set()
     given = {each.untyped_storage()._cdata for each in launched}
+    # A launch gets a tensor with values in other memory (meta_tensors.py), and a tensor of 8 bits may be a view of one.
     return {
         number
         for number, each in enumerate(_flatten(result), start=1)
@@ -57,7 +54,7 @@ def find_own_results(result: Any, launched: Sequence[Any]) -> set[int]:
 
 
 def list_shapes(result: Any) -> list[Shape | None]:
-    """Returns the shapes of the tensors in a result. Gives None for each value that is not a tensor."""
+    """Returns the shape of each value in a result; None for a value that is not a tensor."""
     return [tuple(each.shape) if hasattr(each, "shape") else None for each in _flatten(result)]
 
 

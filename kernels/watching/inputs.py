@@ -29,11 +29,9 @@ SHORT_TYPES = {
 
 
 class ProblemInputs:
-    """The argument `p` of a watch file's function: a problem, and methods that make its input tensors. `p.rows` is a
-    size and `p.dtype` a choice, if the problem has these names. A choice that names a PyTorch type becomes that type.
-    Random tensors are equal for equal seeds. A tensor has the type `p.dtype` if no other type is given.
+    """The argument `p` of a watch file's function. It has the problem's sizes, such as `p.rows`, and makes tensors.
 
-    A watch file without PyTorch makes arrays itself: `p.seed` is for its generator, `p.numpy_dtype` for their type."""
+    Random tensors are equal for equal seeds. A tensor has the type `p.dtype` if no other type is given."""
 
     device = "cuda"
 
@@ -48,12 +46,12 @@ class ProblemInputs:
 
     @property
     def _torch(self) -> Any:
-        """Returns the module PyTorch. Raises ModuleNotFoundError where it is missing."""
+        """Returns the module torch. Raises ModuleNotFoundError if PyTorch is not installed."""
         return importlib.import_module("torch")
 
     @property
     def numpy_dtype(self) -> "np.dtype[Any]":
-        """Returns `p.dtype` as a type of NumPy, which CuPy uses too. Raises ValueError if NumPy has no such type."""
+        """Returns `p.dtype` as a NumPy type. Raises ValueError if NumPy has no such type."""
         import numpy as np
 
         choice = self._problem.choices.get("dtype", "f32")
@@ -88,9 +86,8 @@ class ProblemInputs:
         return self._torch.rand(*shape, device=self.device).to(self._choose(dtype))
 
     def randint(self, low: int, high: int, shape: Sequence[int], dtype: Any = None) -> Any:
-        """Returns a tensor of random whole numbers from `low` to `high` - 1, as int32 unless another type is given.
-
-        The numbers are made on the CPU. Host code that plans by them must see equal numbers with and without a GPU."""
+        """Returns a tensor of random whole numbers from `low` to `high` - 1, as int32 by default."""
+        # Made on the CPU: host code that plans by the numbers must see equal numbers with and without a GPU.
         return self._torch.randint(low, high, tuple(shape), dtype=self._choose(dtype or "int32")).to(self.device)
 
     def zeros(self, *shape: int, dtype: Any = None) -> Any:
@@ -103,7 +100,7 @@ class ProblemInputs:
         return self._torch.empty(*shape, device=self.device, dtype=self._choose(dtype))
 
     def _choose(self, dtype: Any) -> Any:
-        """Returns `dtype`, or `p.dtype` if it is None, as a PyTorch type. Raises ValueError for an unknown type."""
+        """Returns a type, or `p.dtype` by default, as a PyTorch type. Raises ValueError for an unknown type."""
         if dtype is None:
             dtype = self._problem.choices.get("dtype", "f32")
         found = self._type(dtype) if isinstance(dtype, str) else dtype

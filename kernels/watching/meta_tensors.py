@@ -1,12 +1,8 @@
-"""Gives host code tensors on "cuda" on a machine without a GPU. They are PyTorch's meta tensors, but report cuda:0.
+"""Gives host code tensors on "cuda" without a GPU. They are PyTorch's meta tensors, which have no memory.
 
-The tensors have a shape, strides and a type, but no memory. Small tensors of whole numbers or bools keep their values,
-because host code plans by lengths of sequences, offsets of groups or pages of a cache. Tensors with values lie on the
-CPU and have a class of their own. A result has values if all tensors in its computation have values. A tensor from
-`torch.empty` has no values. A tensor that a kernel got has no values until the host code's run ends, because the kernel
-may write to it. Functions that need unknown values get guesses (`tracer.guess_value`).
-
-(PyTorch's FakeTensorMode also gives tensors without values, but a build without CUDA cannot slice them, 2.13.)"""
+Small tensors of whole numbers or bools also have values, because host code plans by lengths and offsets. A tensor that
+a kernel got loses its values until the run ends, because the kernel may write to it. Where host code needs unknown
+values, it gets guesses (`tracer.guess_value`)."""
 
 import contextlib
 import functools
@@ -47,7 +43,7 @@ def _class_with_values() -> type:
         __torch_function__ = torch._C._disabled_torch_function_impl
 
         def give_to_kernel(self) -> Any:
-            """Returns a tensor without values for the launch. Notes that the kernel may write to this tensor."""
+            """Returns a tensor without values for a launch, and marks the values of this tensor as unknown."""
             with torch._C.DisableTorchFunction():
                 if not hasattr(self, "_without_values"):
                     self._without_values = _to_meta(self)
@@ -59,7 +55,7 @@ def _class_with_values() -> type:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """Turns tensors on "cuda" into tensors of this module inside the context. Forgets which tensors kernels got."""
+    """Replaces tensors on "cuda" by tensors of this module inside the context."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -91,13 +87,14 @@ def on_meta() -> Iterator[None]:
             return apply(self, *gradients)
 
     _written.clear()
+    # FakeTensorMode is not used, because a build without CUDA cannot slice its tensors (PyTorch 2.13).
     # Autograd runs host code's backward functions outside of every mode (PyTorch 2.13).
     with mock.patch.object(backward, "apply", on_meta_too), OnMeta():
         yield
 
 
 def _make(function: Callable[..., Any], given: Any) -> Any:
-    """Returns the result of a function that gets no values. The result may have values, for example of torch.arange."""
+    """Returns the result of a function whose inputs have no values, such as torch.arange."""
     import torch
 
     found = _call(function, given, "meta")
@@ -115,7 +112,7 @@ def _make(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _compute(function: Callable[..., Any], given: Any) -> Any:
-    """Returns the result of a function with tensors that have values. It has values if all given tensors do."""
+    """Returns the result of a function that gets at least one tensor with values."""
     import torch
 
     args, named = given
@@ -139,7 +136,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _resolve_index(index: Any) -> Any:
-    """Returns an index as a tuple. A mask becomes positions and a scalar tensor a number: both decide the shape."""
+    """Returns an index as a tuple in which positions replace masks, and numbers replace scalar tensors."""
     import torch
 
     def resolve(each: Any) -> tuple[Any, ...]:
@@ -153,7 +150,7 @@ def _resolve_index(index: Any) -> Any:
 
 
 def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
-    """Returns whether a function's result has more than MOST_VALUES elements; False if its size is not known."""
+    """Returns whether a function's result is too large to keep its values; False if unknown."""
     try:
         found = _call_on(function, _map(_to_meta, given), "meta")
     except Exception:  # noqa: BLE001 - the function is called with values next, and raises the error itself
@@ -162,8 +159,7 @@ def _is_too_large(function: Callable[..., Any], given: Any) -> bool:
 
 
 def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
-    """Returns the result of a function that is called with `device` in place of "cuda" in its arguments. Gives it
-    guesses if it needs unknown values. Raises TracingError if guesses are refused."""
+    """Returns the result of a function with `device` in place of "cuda". Guesses replace unknown values."""
     try:
         return _call_on(function, given, device)
     except (RuntimeError, TypeError) as error:
@@ -183,7 +179,7 @@ def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
 
 
 def _guess(number: int, value: Any) -> Any:
-    """Returns a tensor full of `number` for a tensor without values. A large tensor repeats one element of memory."""
+    """Returns a tensor full of a number in place of a tensor without values."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_meta:
@@ -209,7 +205,7 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a tensor with values as a plain tensor, but as a meta tensor if a kernel may have written to it."""
+    """Returns a plain tensor for PyTorch, without values if a kernel may have written to it."""
     import torch
 
     with_values: Any = _class_with_values()
@@ -219,7 +215,7 @@ def _forget_written(value: Any) -> Any:
 
 
 def _to_meta(value: Any) -> Any:
-    """Returns a meta tensor with the shape, strides and offset of `value`. Returns any other value unchanged."""
+    """Returns a meta tensor with the layout of a tensor. Returns other values unchanged."""
     import torch
 
     if not isinstance(value, torch.Tensor) or value.is_meta:
@@ -249,7 +245,7 @@ def _is_cpu(value: Any) -> bool:
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """Returns `value` with `function` applied to each value inside its tuples, lists, dictionaries and slices."""
+    """Returns nested containers with a function applied to each value inside them."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple; PyTorch's own have none
         return type(value)(*(_map(function, each) for each in value))
     if type(value) in (tuple, list):

@@ -1,6 +1,4 @@
-"""Runs host code without a GPU. Host code sees a GPU of a chosen architecture, and its tensors have no memory.
-
-The tensors are PyTorch's meta tensors (meta_tensors.py), or those of `torch_stand_in` if PyTorch is not installed."""
+"""Lets host code run without a GPU. It sees a GPU of a chosen architecture, and tensors that have no memory."""
 
 import contextlib
 import importlib.util
@@ -22,14 +20,14 @@ assert torch_module, "it adds its names to the stand-ins"
 
 
 def install() -> None:
-    """Makes stand-ins replace the driver, CuPy and a missing PyTorch, so that this process needs no GPU."""
+    """Replaces the driver, CuPy and a missing PyTorch by stand-ins that need no GPU."""
     pretend_driver.install()
     cuda_stand_ins.install()
 
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Lets code that is imported inside the context see a GPU of the project's architecture, if the project has one."""
+    """Lets code that is imported inside the context see a GPU of the project's architecture."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return
@@ -38,10 +36,7 @@ def as_gpu(project: Project | None) -> Iterator[None]:
 
 
 class PretendGpu:
-    """A GPU that host code sees while `in_use` is open.
-
-    The GPU has as many multiprocessors as the usual GPU model of its architecture, or as an H200 if no model is known.
-    In a process that owns a GPU, host code sees that real GPU instead."""
+    """A GPU that host code sees while `in_use` is open. Its properties are those of a usual GPU of its architecture."""
 
     def __init__(self, arch: str) -> None:
         model = device.model_of(arch)
@@ -52,7 +47,7 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
-        """Shows the GPU while host code is imported, because it may read the GPU's facts. Tensors are real then."""
+        """Shows the GPU while host code is imported. Tensors are still real then."""
         import torch
 
         cuda_stand_ins.show_gpu(self._gpu)

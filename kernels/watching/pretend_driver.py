@@ -1,9 +1,6 @@
-"""Gives cuTile a CUDA driver that has one GPU and does nothing, in child processes that own no GPU.
+"""Gives cuTile a CUDA driver that does nothing, in processes without a GPU.
 
-Only `ct.launch` knows the constraints on the arguments and the calling convention with which a kernel is compiled. (For
-a dimension of one element, cuda-tile 1.7 uses a convention that `KernelSignature.from_kernel_args` does not tell.)
-Before compiling, `ct.launch` asks the driver for its version, and for the context of the stream and of each pointer.
-This driver answers these calls."""
+Only `ct.launch` knows exactly how a kernel is compiled, and it asks the driver about streams and pointers first."""
 
 import ctypes
 import sys
@@ -29,7 +26,7 @@ _alive: list[Any] = []
 
 
 def install() -> None:
-    """Installs the driver in this process. Call this before cuTile loads a driver. A second call does nothing."""
+    """Installs the driver in this process. Call this before cuTile loads another driver."""
     if _alive:
         return
     module = types.ModuleType(MODULE)

@@ -1,7 +1,4 @@
-"""Reads `[tool.tilewatch]` of a checkout, and keeps the modules of several checkouts apart in one process.
-
-Two commits of one repository have modules with equal names, so only one checkout is active at a time. Its folders are
-on the import path, and its modules in sys.modules. The folders and modules of the other checkouts are set aside."""
+"""Loads the code of checkouts. Only one checkout is active at a time, because commits have modules of equal names."""
 
 import ast
 import collections
@@ -35,10 +32,7 @@ CONTAINERS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
 
 @dataclass(frozen=True)
 class Project:
-    """A checkout whose watch files are loaded. `root` is its top folder. `path` lists the folders from which Python
-    imports the checkout's packages.
-
-    `arch` is the GPU architecture that host code sees when imported and run, or None if it sees this machine's GPU."""
+    """A checkout whose watch files are loaded. `arch` is None if host code sees this machine's GPU."""
 
     root: Path
     path: tuple[Path, ...]
@@ -47,8 +41,7 @@ class Project:
 
 @dataclass
 class _State:
-    """Holds a checkout's state while another checkout is active. `sources` maps file names without the checkout's
-    folder to source texts. `loaded` are the imported files, also of modules that sys.modules lacks."""
+    """A checkout's state while another checkout is active. `loaded` has the paths of its imported files."""
 
     launch: Any
     path: list[str]
@@ -63,8 +56,7 @@ _active: list[Project] = []
 
 
 def find_project(library: Path, arch: str | None) -> Project | None:
-    """Returns the checkout that contains a watch folder, or None if no pyproject.toml above the folder has a table
-    [tool.tilewatch]. Raises BadProject if that table cannot be used."""
+    """Returns the checkout around a watch folder; None without [tool.tilewatch]. Raises BadProject if that is wrong."""
     library = library.resolve()
     for folder in (library, *library.parents):
         settings = project_settings.read(folder)
@@ -110,16 +102,13 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the last line of an error in the checkout, such as "src/ops.py, line 7"; "" if it has no line there."""
+    """Returns where in the checkout an error was raised, such as "src/ops.py, line 7", or "" if elsewhere."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
 
 def compile_file(project: Project, path: str, content: bytes) -> Any:
-    """Returns a file's code, compiled under a file name that does not depend on the checkout's folder.
-
-    A kernel's code hash includes the file name that its bytecode contains. If this name had the checkout's folder in
-    it, a kernel would have another hash in each checkout."""
+    """Returns a file's code. Its file name is equal in each checkout, because kernels' hashes depend on the name."""
     name = canonical_name(project, path)
     source = importlib.util.decode_source(content)
     _states[project].sources[name] = source
@@ -128,8 +117,8 @@ def compile_file(project: Project, path: str, content: bytes) -> Any:
 
 
 def give_to_inspect(name: str, source: str) -> None:
-    """Sets the source that inspect returns for a file name, because cuTile reads a kernel's source through inspect. The
-    source has no time stamp, so inspect does not compare it with a file on disk."""
+    """Sets the source that inspect returns for a file name. cuTile reads kernels through inspect."""
+    # No time stamp, so that inspect does not compare the source with a file on disk.
     # Not `splitlines`, which also ends lines at form feeds and other characters where Python ends none.
     linecache.cache[name] = (len(source), None, io.StringIO(source).readlines(), name)
 
@@ -138,8 +127,7 @@ _get_code = importlib.machinery.SourceFileLoader.get_code
 
 
 def _get_code_of_checkout(loader: importlib.machinery.SourceFileLoader, fullname: str) -> types.CodeType | None:
-    """Returns a module's code, compiled by `compile_file` if the module belongs to the active checkout. Replaces the
-    method of Python's loader, because host code may load a file by its path: importlib.util.spec_from_file_location."""
+    """Returns a module's code, compiled by `compile_file` if the module is of the active checkout."""
     path = os.path.abspath(loader.get_filename(fullname))
     if not _active or not _is_own(_active[0], fullname, path):
         return _get_code(loader, fullname)
@@ -148,12 +136,12 @@ def _get_code_of_checkout(loader: importlib.machinery.SourceFileLoader, fullname
     return code
 
 
+# A finder would not be enough: host code may load a file by its path (importlib.util.spec_from_file_location).
 importlib.machinery.SourceFileLoader.get_code = _get_code_of_checkout  # type: ignore[assignment, method-assign]
 
 
 def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
-    """Yields the imported modules of the checkout, including watch files, with their names in sys.modules. Yields a
-    module with several names once per name."""
+    """Yields the checkout's imported modules with their names in sys.modules."""
     for name, module in list(sys.modules.items()):
         # Some libraries put objects into sys.modules that are not modules and have every attribute.
         if isinstance(module, types.ModuleType) and any(
@@ -163,22 +151,21 @@ def own_modules(project: Project) -> Iterator[tuple[str, types.ModuleType]]:
 
 
 def _is_own(project: Project, name: str, place: str) -> bool:
-    """Returns whether a module belongs to the checkout. Packages of a virtual environment inside the checkout do not
-    belong to it, and neither does Tilewatch itself."""
+    """Returns whether a module belongs to the checkout. Packages installed inside the checkout do not belong to it."""
     if name.partition(".")[0] == "tilewatch" or not place.startswith(f"{project.root}/"):
         return False
     return not any(folder in INSTALLED for folder in place.removeprefix(str(project.root)).split("/"))
 
 
 def _list_places(names: dict[str, Any]) -> Iterator[str]:
-    """Yields the file and the package folders of a module from `names`, the module's variables."""
+    """Yields a module's file and package folders. `names` are the module's variables."""
     if names.get("__file__"):
         yield str(names["__file__"])
     yield from map(str, names.get("__path__") or ())
 
 
 def hash_sources(project: Project) -> str:
-    """Returns a hash of the syntax trees of all files imported from the checkout, without comments and line numbers."""
+    """Returns a hash of all files imported from the checkout. Comments do not change it."""
     digest = hashlib.sha256()
     files = {str(module.__file__) for _, module in own_modules(project) if getattr(module, "__file__", None)}
     for file in sorted(files | _states[project].loaded):
@@ -194,7 +181,7 @@ def _hash_tree(file: str) -> str:
 
 
 def remember_globals(project: Project) -> None:
-    """Saves the contents of dicts, lists and sets in the checkout's modules and classes. Call it after all imports."""
+    """Saves the dicts, lists and sets in the checkout's modules and classes. Call this after all imports."""
     state = _states[project]
     known = {id(container) for container, _ in state.containers}
     for _, module in own_modules(project):
@@ -208,9 +195,7 @@ def remember_globals(project: Project) -> None:
 
 
 def restore_globals(project: Project) -> None:
-    """Restores the contents that `remember_globals` saved, and empties the caches of functions.
-
-    Host code may keep the config that it found for a shape, and would then not search again in a second run."""
+    """Restores the saved contents and empties caches. Otherwise host code would not search for a config again."""
     for container, content in _states[project].containers:
         # Not compared first: it may hold tensors, and comparing those does not give a bool.
         container.clear()

@@ -1,9 +1,7 @@
-"""Finds the configs among which host code chooses by its own timing, with events, `do_bench` or CuPy's `benchmark`.
+"""Finds the configs among which host code chooses by its own timing.
 
-No kernel is launched while host code is traced, so its own times would choose a config by chance. Instead, each timed
-region (the launches between two time stamps) is a candidate of a search. Host code sees the shortest time for the
-candidate that Tilewatch chooses. Repetitions in a region count once. A kernel's launches up to its last region are
-warm-ups. All other launches are the operator's. If all are warm-ups, the chosen regions are the operator's launches."""
+No kernel runs while host code is traced, so its own times would mean nothing. Instead, each timed region (the launches
+between two time stamps) is a candidate. Host code sees the shortest time for the chosen candidate."""
 
 import contextlib
 import inspect
@@ -23,7 +21,7 @@ CHOSEN_MS, OTHER_MS = 0.5, 1.0
 
 
 class TracedEvent:
-    """Stands in for a CUDA event. Notes how many launches came before it."""
+    """Replaces a CUDA event. Counts the launches before it instead of measuring time."""
 
     done = True
 
@@ -51,12 +49,12 @@ class TracedEvent:
         return True
 
     def elapsed_time(self, end: "TracedEvent") -> float:
-        """Returns CHOSEN_MS if host code is to choose the config launched between the events; OTHER_MS otherwise."""
+        """Returns the milliseconds that host code sees. The config to choose has the shortest time."""
         return CHOSEN_MS if tracer.time_region(self.launches, end.launches, _is_chosen) else OTHER_MS
 
 
 def time_call(call: Callable[[], Any]) -> float:
-    """Calls `call` once, and returns the milliseconds that events around the call would show to host code."""
+    """Calls a function once and returns the milliseconds that host code sees."""
     start, end = TracedEvent(), TracedEvent()
     start.record()
     call()
@@ -107,7 +105,7 @@ REPLACED: Mapping[str, Mapping[str, Any]] = {
 
 @contextlib.contextmanager
 def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Replaces libraries' events and benchmark functions by this module's inside the context, also in `modules`."""
+    """Replaces libraries' events and benchmark functions inside the context, also where `modules` imported them."""
     with contextlib.ExitStack() as stack:
         found: dict[int, Any] = {}
         for name, replaced in REPLACED.items():
@@ -157,7 +155,7 @@ def _identify(launch: TracedLaunch) -> tuple[Any, ...]:
 
 
 def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
-    """Returns, by name, the numbers and texts that a launch passes to its kernel, the kernel's hints, and the grid."""
+    """Returns a launch's numbers, texts, compiler hints and grid, by name."""
     pairs = zip(inspect.signature(launch.kernel._pyfunc).parameters, launch.args, strict=False)
     given = {
         name: value for name, value in pairs if isinstance(value, bool | int | float | str) and not is_array(value)
@@ -167,8 +165,7 @@ def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
 
 
 def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, Any] | None) -> bool:
-    """Returns whether a timed region has the values of `config`. If `config` is None, returns whether the region is the
-    first that launched its kernels."""
+    """Returns whether a timed region has a config's values; without a config, whether its kernels are new."""
     found = _make_candidate(trace.launches[start:end])
     earlier = [_make_candidate(trace.launches[each[0] : each[1]]).kernels for each in trace.regions]
     if config is None:
@@ -179,7 +176,7 @@ def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, An
 
 
 def settle(trace: LaunchTrace) -> None:
-    """Adds the configs of timed regions to the trace's searches. Leaves only the operator's launches in the trace."""
+    """Adds timed configs to a trace's searches, and removes warm-up launches from the trace."""
     if not trace.regions:
         return
     groups: dict[tuple[Any, ...], list[_Candidate]] = {}
@@ -195,6 +192,8 @@ def settle(trace: LaunchTrace) -> None:
         configs = _list_differing([each.fields for each in candidates])
         if len(configs) > 1:
             trace.searches.append(configs)
+    # Repetitions in a region count once. A kernel's launches up to its last region are warm-ups. All other launches are
+    # the operator's. If all are warm-ups, the chosen regions are the operator's launches.
     trace.kept = [
         place for place, launch in enumerate(trace.launches) if place >= last.get(launch.kernel._pyfunc, 0)
     ] or [start + place for kernels, start in chosen.items() for place in range(len(groups[kernels][0].launches))]
@@ -202,9 +201,8 @@ def settle(trace: LaunchTrace) -> None:
 
 
 def _list_differing(fields: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Returns each distinct combination of values of the fields that vary. Includes the grid only if no other field
-    varies, because the other fields usually determine the grid."""
+    """Returns the distinct combinations of the fields that vary. The grid counts only if nothing else varies."""
     names = [name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1]
-    names = [name for name in names if not name.endswith("grid")] or names
+    names = [name for name in names if not name.endswith("grid")] or names  # usually, the others determine it
     found = {repr(config): config for config in ({name: each.get(name) for name in names} for each in fields)}
     return tuple(found.values())

@@ -1,4 +1,4 @@
-"""Traces a watched operator for one problem and one architecture: finds its configs and the launches of each config."""
+"""Finds the configs of a watched operator, and the kernels that each config launches."""
 
 import hashlib
 import json
@@ -48,7 +48,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class CompilableLaunch:
-    """One kernel launch of an operator, as the compiler gets it. Launches with equal `launch_key` have equal code."""
+    """A kernel launch that can be compiled. Launches with equal `launch_key` have equal code."""
 
     kernel: Any
     signature: KernelSignature
@@ -62,12 +62,12 @@ class CompilableLaunch:
 
     @property
     def identity(self) -> tuple[str, bool]:
-        """Returns the launch's key, and whether it is a programmatic dependent launch."""
+        """Returns the launch's key, and whether the launch may begin before the previous kernel ends."""
         return self.launch_key, self.programmatic_dependent_launch
 
 
 def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
-    """Returns the case that a watch file's function makes for a problem. Raises BadWatchFile if the case is invalid."""
+    """Returns an operator's case for a problem. Raises BadWatchFile if the case is invalid."""
     found = operator.make_case(ProblemInputs(problem, seed))
     if not isinstance(found, Case):
         raise BadWatchFile(f"{operator.place}: {operator.name} returns {type(found).__name__}; expected case(...)")
@@ -96,11 +96,8 @@ def run_config(
     *,
     execute: Execute | None = None,
 ) -> LaunchTrace:
-    """Runs the host code and returns its trace. Each search of the host code returns `config` as the best, or the first
-    config of the search if `config` is None. `execute`, if given, runs each launch.
-
-    `given` are the watch file's configs, or None if it has none. A config may also hold keyword arguments of `run`, or
-    hints that replace the hints of every launched kernel."""
+    """Returns the trace of host code with a config, or with the first config of each search if `config` is None.
+    Kernels run only if `execute` is given."""
     restore_globals(project)
     with events_traced(module for _, module in own_modules(project)):
         if case.before is not None:
@@ -160,7 +157,7 @@ def _trace_config(
 
 
 def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenConfigs | None:
-    """Returns the configs that the watch file states, or None without them. Raises BadWatchFile if they are invalid."""
+    """Returns the configs that a watch file states, or None. Raises BadWatchFile if they are invalid."""
     if operator.configs is None:
         return None
     try:
@@ -170,15 +167,15 @@ def find_given(operator: WatchedOperator, problem: Problem, arch: str) -> GivenC
 
 
 def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | None:
-    """Returns the first config that the watch file states. Returns None if it states none or if `run` needs none."""
+    """Returns the watch file's first config. Returns None if there is no config or if `run` needs no config."""
     if given is None or not given.configs or _runs_by_itself(case):
         return None
     return given.configs[0]
 
 
 def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
-    """Returns the "flops", "bytes" and "dtypes" of a case, from which its least possible time follows. "bytes" is 0 if
-    the case states no bytes, because a launch may read only a part of its arrays, such as a part of a paged cache."""
+    """Returns the "flops", "bytes" and "dtypes" of a case. "bytes" is 0 if the case does not state the bytes."""
+    # Not the bytes of the arrays: a launch may read only a part of an array, such as a part of a paged cache.
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": sorted({each.dtype for each in arrays})}
 
 
@@ -187,7 +184,7 @@ def _with_hints(launch: TracedLaunch, hints: Mapping[str, Any]) -> TracedLaunch:
 
 
 def to_launch(traced: TracedLaunch) -> CompilableLaunch:
-    """Returns a launch with the signature for which `ct.launch` would compile its kernel. Compiles nothing."""
+    """Returns a traced launch with the signature for which `ct.launch` would compile it."""
     name = traced.kernel._pyfunc.__name__
     if not name.isascii() or name == "<lambda>":
         raise TracingError(f"the tile compiler compiles no kernel named {name}: name it with letters from a to z")
@@ -197,8 +194,7 @@ def to_launch(traced: TracedLaunch) -> CompilableLaunch:
 
 
 def hash_launch(kernel: Any, signature: KernelSignature) -> str:
-    """Returns a hash of the compiler's input: the kernel's name, captured values, hints and argument constraints. If a
-    kernel captures nothing, the hashed text says nothing about it, so that keys in stored bundles stay valid."""
+    """Returns a hash of the compiler's input for a launch."""
     function = kernel._pyfunc
     asked = [
         function.__module__,
@@ -206,13 +202,14 @@ def hash_launch(kernel: Any, signature: KernelSignature) -> str:
         repr(asdict(kernel._compiler_options)),
         repr(signature.parameters),
         signature.calling_convention.code,
+        # Absent if the kernel captures nothing, so that keys in stored bundles stay valid.
         *([captured] if (captured := describe_captured(function)) else []),
     ]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
 class TracedOperator:
-    """One problem of an operator on one architecture. Each request for a config's launches runs the host code again."""
+    """An operator with one problem on one architecture. `launches` runs the host code each time."""
 
     def __init__(self, operator: WatchedOperator, project: Project, problem: Problem) -> None:
         assert project.arch is not None, "on a GPU, kernels/gpu/host_code/prepared_operator.py runs the host code"
@@ -243,7 +240,7 @@ class TracedOperator:
 
     @property
     def bytes_moved(self) -> int:
-        """Returns the bytes that the case states, or else the bytes of all launched arrays, each counted once."""
+        """Returns the bytes that the case states, or by default the size of all launched arrays."""
         if self.case.moves is not None:
             return int(self.case.moves)
         return sum(each.nbytes for each in self.arrays)
@@ -257,17 +254,12 @@ class TracedOperator:
         return tuple(to_launch(each) for each in self._run(config).launches)
 
     def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
-        """Returns the config whose launches the host code makes by itself; None if the code searches at run time.
-
-        `launched` are the launches of each config, in the order of `configs`."""
+        """Returns the config that host code uses by itself; None if it searches. `launched` has launches per config."""
         found = [[each.identity for each in launches] for launches in launched]
         return self.configs[found.index(self._shipped)] if self._shipped in found else None
 
     def list_wrong_results(self) -> tuple[str, ...]:
-        """Returns a sentence for each fault, found without a GPU: the reference or a baseline fails or returns another
-        shape than `run`, or no kernel writes a result. Only the host code's own process can measure such a result.
-
-        Returns () if PyTorch is not installed, because its stand-in lacks functions that references use."""
+        """Returns a sentence for each fault that can be found without a GPU. Finds nothing without PyTorch."""
         if is_in_use("torch") or self.operator.unchecked:
             return ()
         activate(self.project)
@@ -279,7 +271,7 @@ class TracedOperator:
             return list_wrong_results(self.case, trace.result, own)
 
     def code_key(self, source_sha256: str, launches: tuple[CompilableLaunch, ...]) -> str:
-        """Returns a hash of all that compiled code depends on, except the compiler. Compiles nothing."""
+        """Returns a hash of all that compiled code depends on, except the compiler."""
         asked = [NAMING, source_sha256, self.arch, [each.identity for each in launches]]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
@@ -290,20 +282,20 @@ class TracedOperator:
 
 
 def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
-    """Returns the configs of the searches in the host code's first run, or only the config {} without a search."""
+    """Returns the configs that host code searches, or only {} if it searches nothing."""
     if len(first.searches) == 1:
         return drop_repetitions(make_plain(each) for each in first.searches[0])
     return drop_repetitions(_vary_one_search(first))
 
 
 def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
-    """Returns configs for several searches. Each config varies one search only, because the kernels' times add up."""
+    """Returns the configs of several searches. Each config differs from the first in one search only."""
     named = [
         [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in configs]
         for number, configs in enumerate(trace.searches)
     ]
     first = {name: value for configs in named for name, value in configs[0].items()}
-    return [first, *({**first, **config} for configs in named for config in configs[1:])]
+    return [first, *({**first, **config} for configs in named for config in configs[1:])]  # the kernels' times add up
 
 
 def _runs_by_itself(case: Case) -> bool:

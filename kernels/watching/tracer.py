@@ -1,8 +1,4 @@
-"""Records the calls of `ct.launch` and `exhaustive_search` by host code, in order.
-
-Both functions are replaced for the whole life of a child process, before a repository's files are imported, because
-host code may keep references to them. While no trace is open, the replacing functions raise an error, because a child
-process launches nothing for itself."""
+"""Records host code's calls of `ct.launch` and `exhaustive_search`. Outside of a trace, both raise an error."""
 
 import contextlib
 import importlib.machinery
@@ -28,7 +24,7 @@ class TracingError(ExpectedError):
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One call of `ct.launch`. With `programmatic_dependent_launch`, it may begin before the previous kernel ends."""
+    """A call of `ct.launch`. A programmatic dependent launch may begin before the previous kernel ends."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -39,13 +35,10 @@ class TracedLaunch:
 
 @dataclass
 class LaunchTrace:
-    """Holds the launches of one run of host code, and the configs of each of its searches. `result` is what `run`
-    returned.
+    """The launches and searches of one run of host code, with the result of `run`.
 
-    `regions` are ranges of launches that host code timed: the first launch, the end, and whether host code saw the
-    shortest time. `kept` are the positions of the operator's launches (timed_launches.py), or None if all are kept.
-    `missing` is the error for the first unknown value that host code copied to the host, or None if it copied none.
-    `is_refused` says whether a launch after this copy was refused."""
+    `regions` are ranges of launches that host code timed, each with whether it looked fastest. `kept` are the positions
+    of the operator's own launches, or None for all. `missing` is the error for a value that host code needed."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[tuple[Any, ...]] = field(default_factory=list)
@@ -93,10 +86,8 @@ def trace_launches(
     execute: Execute | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> LaunchTrace:
-    """Runs host code and returns its launches. `config` is chosen among the configs that the host code times itself.
-
-    If host code copies unknown values to the host, it runs once with each guess of GUESSES. The first run without an
-    error counts. Raises TracingError if nothing is launched, or if a launch follows the copy and `execute` is None."""
+    """Returns the launches of a run of host code. Raises TracingError if no kernel is launched, or if unknown values
+    could decide a launch."""
     finished: list[LaunchTrace] = []
     failed: Exception | None = None
     for guess in GUESSES:
@@ -130,10 +121,8 @@ def open_trace(
     config: Mapping[str, Any] | None = None,
     guess: int | None = None,
 ) -> Iterator[LaunchTrace]:
-    """Records the launches made inside the context. `execute` is called for each launch; if None, no kernel runs.
-
-    `guess` stands for each unknown value that host code copies to the host. If None, such a copy raises an error.
-    Without `execute`, a launch after such a copy is refused, because the copied value could decide the launch."""
+    """Records the launches inside the context. Kernels run only if `execute` is given. Host code that needs unknown
+    values gets `guess`, or an error if `guess` is None."""
     _current.append(_Current(LaunchTrace(), choose, execute, config, guess))
     try:
         yield _current[-1].trace
@@ -142,8 +131,7 @@ def open_trace(
 
 
 def guess_value(missing: TracingError) -> int:
-    """Returns the number that host code gets for each unknown value that it copies to the host. Raises `missing` if the
-    trace refuses such copies, or outside of a trace."""
+    """Returns the number that host code gets for unknown values. Raises `missing` if the trace allows no guess."""
     if not _current or _current[-1].guess is None:
         raise missing
     here = _current[-1]
@@ -154,7 +142,7 @@ def guess_value(missing: TracingError) -> int:
 
 
 def _describe_stack() -> types.TracebackType | None:
-    """Returns a traceback to the place of the call, for an error that is raised later at another place."""
+    """Returns a traceback of the current stack, for an error that is raised later."""
     frame, found = inspect.currentframe(), None
     while frame is not None:
         found = types.TracebackType(found, frame, frame.f_lasti, frame.f_lineno or 0)
@@ -163,8 +151,7 @@ def _describe_stack() -> types.TracebackType | None:
 
 
 def find_part(config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """Returns the part of a config for search number `number`, counted from 0. If there are several searches, the
-    config has the parameters of the second search under names like "2.tile_m"; the part has "tile_m"."""
+    """Returns the part of a config for one search. "2.tile_m" is the parameter tile_m of the search with number 1."""
     start = f"{number + 1}."
     parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
     return parts or config
@@ -176,7 +163,7 @@ def count_launches() -> int:
 
 
 def time_region(start: int, end: int, is_chosen: Callable[..., bool]) -> bool:
-    """Notes that host code timed the launches from `start` to `end`. Returns whether these count as the fastest."""
+    """Notes that host code timed a range of launches. Returns whether the range counts as the fastest."""
     if not _current or start == end:
         return False
     trace = _current[-1].trace
@@ -198,7 +185,8 @@ class _AskedForCode(Exception):
 
 
 def find_signature(launch: TracedLaunch) -> Any:
-    """Returns the KernelSignature that `ct.launch` gives the compiler. Needs the pretended driver, but no GPU."""
+    """Returns the KernelSignature that `ct.launch` gives the compiler. Compiles nothing and needs no GPU."""
+    # `KernelSignature.from_kernel_args` does not tell the convention for a dimension of one element (cuda-tile 1.7).
     kernel = launch.kernel.replace_hints()  # a copy of the kernel without compiled code
     compiler = ct.kernel._compile
 
@@ -216,7 +204,7 @@ def find_signature(launch: TracedLaunch) -> Any:
 
 
 def replace_launch_and_search() -> None:
-    """Replaces cuTile's launch and search in this process, under every name by which repositories import them."""
+    """Replaces cuTile's launch and search functions. Call this before a repository's files are imported."""
     ct.launch = _launch
     cuda.tile.tune.exhaustive_search = _search
     cuda.tile.tune._tune.exhaustive_search = _search
@@ -244,7 +232,7 @@ def _launch(
 
 
 def _take_argument(argument: Any) -> Any:
-    """Returns a launch's argument as the trace keeps it. Marks a stand-in's array as one that a kernel may write to."""
+    """Returns a launch's argument for the trace, after noting that a kernel may write to it."""
     if type(argument) in (list, tuple):
         return type(argument)(map(_take_argument, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
@@ -306,7 +294,7 @@ _search_and_launch.__qualname__ = "autotune_launch"
 
 
 def list_fields(config: Any) -> Mapping[str, Any]:
-    """Returns a config's parameters by name, whatever class the repository uses for its configs."""
+    """Returns a config's parameters by name, for a config of any class."""
     if isinstance(config, Mapping):
         return config
     if hasattr(config, "_asdict"):

@@ -1,8 +1,4 @@
-"""The package `tilewatch`. Its folders are links to folders of the same names at the top of the repository.
-
-So `import tilewatch.kernels` works from a checkout, an editable install and a wheel, and a watched repository may have
-its own folder `kernels`.
-"""
+"""The package `tilewatch`. Its folders are links, so that imports also work from a checkout."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def find_release() -> str:
-    """Returns the installed version of Tilewatch; "unknown" if it can be imported but is not installed."""
+    """Returns the installed version of Tilewatch; "unknown" if it is not installed."""
     import importlib.metadata  # imported here, because child processes start often and do not need it
 
     try:
@@ -23,7 +19,7 @@ def find_release() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Returns `case`, `watch` or `watch_definitions`. Imports it at its first use, because only watch files need it."""
+    """Returns `case`, `watch` or `watch_definitions`, which only watch files need."""
     if name in ("case", "watch"):
         from tilewatch.kernels.watching import declare
 

@@ -1,4 +1,4 @@
-"""Lists the baselines that kernels may be compared with. kernels/baselines/makers.py has the code for each baseline."""
+"""Lists the baselines that kernels may be compared with. Their code is in kernels/baselines/makers.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ PACKAGES: Mapping[str, str] = {DEEP_GEMM: "DeepGEMM", TORCH: "torch", CUBLAS: "c
 
 @dataclass(frozen=True)
 class Baseline:
-    """A library's function to compare kernels with. `label` is its name for people. `package` must be installed for it.
-    `library` is the package whose GPU kernels run: PyTorch calls cuBLAS, for example. A copy needs no package."""
+    """A library's function to compare kernels with. `library` is the package with its GPU kernels, such as cuBLAS."""
 
     name: str
     label: str

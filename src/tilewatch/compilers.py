@@ -1,5 +1,4 @@
-"""Writes and reads a change of the compiler as the cause of a regression. A compiler is written as its packages with
-their versions and its time limit, for example "cuda-tile 1.7.0 cuda-tileiras 13.4.92 limit 15s"."""
+"""Writes and reads compiler changes. A compiler is a text such as "cuda-tile 1.7.0 limit 15s"."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -20,24 +19,23 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """Returns this change as the text of a regression's cause, after a replay with both compilers has confirmed the
-        cause. Databases contain this text, so its form must not change."""
+        """Returns the change as a regression's cause. Databases contain this text, so its form must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod
     def read(cls, cause: str) -> Self | None:
-        """Returns the change that a regression's cause describes; None if the cause is not a change of the compiler."""
+        """Returns the change that a regression's cause describes; None if the cause is something else."""
         before, arrow, after = cause.removeprefix(CAUSE).partition(ARROW)
         return cls(before, after) if cause.startswith(CAUSE) and arrow else None
 
     @property
     def without_limits(self) -> tuple[str, str]:
-        """Returns the compilers before and after the change as reports name them, without the time limit."""
+        """Returns the compilers before and after the change, without their time limits."""
         return self.before.partition(LIMIT)[0], self.after.partition(LIMIT)[0]
 
     @property
     def versions_before(self) -> dict[str, str]:
-        """Returns the versions that the packages in NAMED had before the change, for `tilewatch toolchain add`."""
+        """Returns the versions of the packages in NAMED before the change."""
         return _read_versions(self.before)
 
     @property
@@ -49,7 +47,7 @@ class CompilerChange:
 
 
 def name_toolchain(package: str, version: str) -> str:
-    """Returns a toolchain's name in the documentation: "cuda-tile-1.7.0" for version 1.7.0 of the package cuda-tile."""
+    """Returns a name for a toolchain, such as "cuda-tile-1.7.0"."""
     return f"{package.removeprefix('nvidia-')}-{version}"
 
 

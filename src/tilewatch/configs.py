@@ -1,4 +1,4 @@
-"""Writes a config (the parameters with which a kernel is compiled) as a key, for people, or as a command's option."""
+"""Writes and reads configs as text. A config is the parameters with which a kernel is compiled."""
 
 import ast
 import hashlib
@@ -18,12 +18,12 @@ class BadConfigText(ExpectedError):
 
 
 def config_key(config: Mapping[str, Any]) -> str:
-    """Returns a text that is equal for two configs with the same parameters, in whatever order."""
+    """Returns a text that is equal for configs with equal parameters in any order."""
     return json.dumps(dict(config), sort_keys=True)
 
 
 def config_sha256(config: Mapping[str, Any]) -> str:
-    """Returns the hash that identifies a config, or a toolchain, in the database. The order of keys has no effect."""
+    """Returns the hash that identifies a config or a toolchain in the database."""
     canonical = json.dumps(dict(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -39,8 +39,7 @@ def config_option(config: Mapping[str, Any]) -> str:
 
 
 def parse_config(text: str) -> dict[str, Any]:
-    """Returns the config that `config_option` wrote, such as num_ctas=1,out_dtype=float32,wide=True. An empty text is
-    the config without parameters. Raises BadConfigText if the text is not a config."""
+    """Returns the config that `config_option` wrote. Raises BadConfigText if the text is not a config."""
     config = {}
     for part in text.split(",") if text else ():
         name, _, value = part.partition("=")
@@ -51,7 +50,7 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def describe_certificate(certificate: Mapping[str, Any]) -> str:
-    """Returns a sentence on how likely an untried config is better than the best tried config (docs/use/spaces.md)."""
+    """Returns a sentence on the chance that an untried config is faster (docs/use/spaces.md)."""
     space, tried, looked = certificate["space"], certificate["tried"], certificate["full_look"]
     if certificate["untried"] == 0:
         return f"All {space:,} configs of the space were tried with this code and driver, the last of them on {looked}."

@@ -34,10 +34,8 @@ MOST_VERDICTS = 100_000
 
 
 def open(url: str | None = None) -> "Database":
-    """Opens the database of `url`, else of TILEWATCH_DATABASE_URL, else of the `tilewatch up` on this machine.
-
-    Raises NotRunning if none of these three exists, and DatabaseUnreachable if the database does not answer.
-    """
+    """Opens the database of `url`, else of TILEWATCH_DATABASE_URL, else of the `tilewatch up` on this machine. Raises
+    NotRunning if there is no database."""
     found = url or os.environ.get("TILEWATCH_DATABASE_URL") or Settings().connection().database_url
     require_database(found)
     return Database(found)
@@ -45,18 +43,15 @@ def open(url: str | None = None) -> "Database":
 
 @dataclass(frozen=True)
 class Database:
-    """A database to read. A filter that is None selects everything. Each method raises UnknownName for a filter that
-    matches nothing. A data frame without rows still has all columns."""
+    """A database to read. A filter is a name, or None to select everything. An unknown name raises UnknownName."""
 
     url: str = field(repr=False)
 
     def series(
         self, kernel: Filter = None, problem: Filter = None, gpu_model: Filter = None, repository: Filter = None
     ) -> pd.DataFrame:
-        """Returns a row for each implementation in each run of the selected series, in commit order.
-
-        `role` is "kernel" or "baseline". Columns in microseconds end in _us. `ratio` is the main baseline's time over
-        the row's time."""
+        """Returns a row for each implementation in each run, in commit order. `ratio` is the main baseline's time
+        divided by the row's time."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **wanted)
@@ -76,9 +71,7 @@ class Database:
         repository: Filter = None,
         commit: Filter = None,
     ) -> pd.DataFrame:
-        """Returns a row for each config in the newest sweep of each selected series, the fastest config first.
-        `commit`, the first digits of a hash, selects the newest sweep at this commit. The columns are the time, facts
-        about the machine code, and the parameters as `param.NAME`."""
+        """Returns a row for each config in each series' newest sweep. `commit` may be the first digits of a hash."""
         wanted = _wanted(kernel, problem, gpu_model, repository)
         with reading_session(self.url) as opened:
             series_queries.require_known(opened, **wanted)
@@ -115,7 +108,7 @@ def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repo
 
 
 def _sweeps_at(opened: Session, space: SpaceRow, commit: str | None) -> Iterator[SweepRow]:
-    """Yields the sweeps of a kernel on a problem, the newest first; with `commit`, only the sweeps of that commit."""
+    """Yields the sweeps of a kernel on a problem, the newest first. `commit` selects one commit."""
     for sweep in sweeps.list_sweeps(opened, space.repository, space.kernel, space.problem, space.gpu_model):
         if commit is None or sweep.sha.startswith(commit):
             yield sweep

@@ -18,8 +18,7 @@ IN_BLOCKS = {"GIT_FLUSH": "0"}
 
 
 def make_environment(repository: Path | None = None) -> dict[str, str]:
-    """Returns the environment for git without variables that a hook of another repository may have set. Git then uses
-    the repository of its folder and ignores replaced commits. With `repository`, git looks in no folder above it."""
+    """Returns git's environment without variables from hooks. With `repository`, git looks in no folder above it."""
     kept = {name: each for name, each in os.environ.items() if not name.startswith("GIT_") or OF_A_PERSON.match(name)}
     own = {} if repository is None else {"GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
     return {**kept, **AS_STORED, **IN_BLOCKS, **own}

@@ -1,5 +1,4 @@
-"""Reads and writes files that a user names. Reads only regular files up to a maximum size. A pipe, a terminal or a
-device is refused before it is opened, because reading it might never end."""
+"""Reads and writes files that a user names. Refuses pipes and devices, because reading them might never end."""
 
 import contextlib
 import importlib
@@ -30,7 +29,7 @@ class NoFile(BadFile):
 
 
 def open_given(path: Path) -> BufferedReader:
-    """Opens a regular file, or the regular file that a link leads to. Raises BadFile if it cannot be opened."""
+    """Opens a regular file. Raises BadFile if it cannot be opened."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadFile(f"{path} is a folder" if path.is_dir() else f"{path} is not a file")
@@ -48,7 +47,7 @@ def open_given(path: Path) -> BufferedReader:
 
 
 def read_given(path: Path, most_bytes: int) -> bytes:
-    """Returns the content of a file. Raises BadFile if it has more than `most_bytes` or cannot be read."""
+    """Returns the content of a file. Raises BadFile if it is too large or cannot be read."""
     with open_given(path) as file:
         try:
             content = file.read(most_bytes + 1)
@@ -64,16 +63,16 @@ class CannotWrite(ExpectedError):
 
 
 def write_given(path: Path, text: str) -> None:
-    """Writes a text to a file. Raises CannotWrite if this fails. Another error would end a command with exit code 1,
-    which means "slower" or "not safe" after a comparison."""
+    """Writes a text to a file. Raises CannotWrite if this fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
+        # Another error would give the exit code 1, which means "slower" or "not safe" after a comparison.
         raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
 
 
 def read_given_text(path: Path, most_bytes: int) -> str:
-    """Returns the text of a UTF-8 file. Raises BadFile if it has more than `most_bytes`, or is not UTF-8."""
+    """Returns the text of a UTF-8 file. Raises BadFile if it is too large or not UTF-8."""
     try:
         return read_given(path, most_bytes).decode()
     except UnicodeDecodeError as error:
@@ -81,9 +80,10 @@ def read_given_text(path: Path, most_bytes: int) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Returns the tables of a TOML text. Raises BadFile if it is not TOML or has a dotted key of many parts. For such a
-    key, Python's parser needs memory that grows with the square of the parts: 20 GB for 200 KB (3.11, 2026-11-28)."""
+    """Returns the tables of a TOML text. Raises BadFile if it is not TOML or has a very long dotted key."""
     reader = _import_reader()
+    # Python's parser needs memory that grows with the square of a key's parts: 20 GB for 200 KB (3.11, 2026-11-28).
+    # In Python 3.10, `re` lacks `*+`.
     if sys.version_info >= (3, 11) and re.search(_LONG_KEY, re.sub(_STRING_OR_COMMENT, "s", text, flags=re.DOTALL)):
         raise BadFile(f"it has a key of more than {MOST_KEY_PARTS} parts")
     try:
@@ -94,9 +94,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _import_reader() -> Any:
-    """Returns a module that reads TOML: tomllib, or tomli in Python 3.10, which an owner's environment may have. In
-    3.10, `re` lacks `*+`, so parse_toml refuses no long keys. Raises BadFile if all such modules are missing."""
-    for name in ("tomllib", "tomli", "pip._vendor.tomli"):
+    """Returns a module that reads TOML. Raises BadFile if none is installed."""
+    for name in ("tomllib", "tomli", "pip._vendor.tomli"):  # an owner's environment may have Python 3.10
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(name)
     raise BadFile("this Python has no reader of TOML: `pip install tomli` into its environment")

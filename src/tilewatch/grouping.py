@@ -9,7 +9,7 @@ Row = TypeVar("Row")
 
 
 def group_by(rows: Iterable[Row], key: Callable[[Row], Key]) -> defaultdict[Key, list[Row]]:
-    """Maps each value that `key` returns to the list of its rows. Keeps the order of the rows."""
+    """Maps each key to its rows, in their order."""
     groups: defaultdict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)

@@ -1,5 +1,4 @@
-"""Names the metrics by which launches are compared, and the series of each metric. A metric other than "time" has
-series of its own, with the metric in the kernel's name. So tables of series need no column for the metric."""
+"""Names the metrics of launches. Each metric except "time" has series of its own, such as "softmax span"."""
 
 from typing import Literal, get_args
 
@@ -17,7 +16,7 @@ def name_series(kernel: str, metric: SpanMetric) -> str:
 
 
 def split_kernel(name: str) -> tuple[str, Metric]:
-    """Returns a kernel's own name and its series' metric: "softmax span" is ("softmax", "span")."""
+    """Returns the kernel and the metric in a series' name: ("softmax", "span") for "softmax span"."""
     for metric in SPAN_METRICS:
         if name.endswith(name_series("", metric)):
             return name.removesuffix(name_series("", metric)), metric

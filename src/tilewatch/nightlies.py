@@ -23,7 +23,7 @@ class BadSettings(ExpectedError, ValueError):
 
 
 def _require_hour(at: object) -> object:
-    """Returns `at` unchanged. Raises ValueError if it is a number or lacks a colon: pydantic takes 3 for 00:00:03."""
+    """Returns an hour unchanged. Raises ValueError for a number, because pydantic takes 3 for 00:00:03."""
     if not isinstance(at, dt.time) and ":" not in str(at):
         raise ValueError("expected an hour such as 03:00")
     return at
@@ -38,7 +38,7 @@ def _to_utc(at: dt.time) -> dt.time:
 
 
 class NightlyTimes(BaseSettings):
-    """The start of nightlies and their time limit, from TILEWATCH_NIGHTLY_AT and TILEWATCH_NIGHTLY_LIMIT_H."""
+    """The hour at which nightlies start, and their time limit."""
 
     model_config = SettingsConfigDict(
         env_prefix="TILEWATCH_", env_ignore_empty=True, frozen=True, validate_default=True
@@ -63,14 +63,13 @@ def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SU
 
 
 def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
-    """Returns the newest night that should have a nightly but lacks it; None if no nightly is missing. `last` is the
-    newest night whose nightly was submitted. If `last` is None, no nightly counts as missing."""
+    """Returns the newest night if its nightly is missing, else None. `last` is the night of the last nightly."""
     due = due_night(now, times, MISSING_AFTER)
     return due if last is not None and last < due else None
 
 
 def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: NightlyTimes) -> bool:
-    """Returns whether a nightly took too long and has not ended well. `state` is its submission's state."""
+    """Returns whether a nightly is over its time limit and has not ended well."""
     return state not in ENDED_WELL and now - requested_at > dt.timedelta(hours=times.nightly_limit_h)
 
 

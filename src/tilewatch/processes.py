@@ -1,8 +1,4 @@
-"""Starts and ends child processes, reads the last line of their logs, and tunes the memory of this process.
-
-Each child leads its own session, so a terminal's Ctrl-C does not reach it, and a signal to its process group also
-reaches the processes that it started.
-"""
+"""Starts, measures and ends child processes. Each child leads its own session, so Ctrl-C does not reach it."""
 
 import contextlib
 import ctypes
@@ -45,7 +41,7 @@ class Process(Protocol):
 
 
 def count_cores() -> int:
-    """Returns how many processor cores this process may use, which taskset and containers limit."""
+    """Returns the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
 
 
@@ -69,9 +65,7 @@ def start(
     death_signal: signal.Signals = signal.SIGKILL,
     inherited_files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts `command` and returns its process. Linux sends `death_signal` to it when the thread that called this
-    function ends, even by SIGKILL. stderr goes to the log, and so does stdout if `stdout` is None. `user_command` is a
-    prefix of the command that changes the user."""
+    """Starts a process that logs to `log`. It gets `death_signal` when the thread that called this function ends."""
     return subprocess.Popen(
         # In this order: a process that changes its user loses its death signal (prctl(2)).
         [*user_command, "setpriv", f"--pdeathsig={death_signal.name.removeprefix('SIG')}", "--", *command],
@@ -86,7 +80,7 @@ def start(
 
 
 def python_path(*first: Path | str) -> str:
-    """Returns PYTHONPATH for a process: these folders, then this process's PYTHONPATH if it is not empty."""
+    """Returns PYTHONPATH for a child process: these folders before this process's own."""
     return os.pathsep.join(filter(None, (*map(str, first), os.environ.get("PYTHONPATH", ""))))
 
 
@@ -98,8 +92,7 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -> None:
-    """Sends each signal in turn to the process groups of the processes that still run, and waits up to the signal's
-    seconds for their end. A process that ignores all signals keeps running."""
+    """Sends signals to the process groups one after another, with a time limit for each. A process may survive."""
     for kind, limit_s in signals:
         for process in processes:
             if process.poll() is None:
@@ -108,7 +101,7 @@ def stop(processes: Sequence[Process], *signals: tuple[signal.Signals, float]) -
 
 
 def kill(processes: Sequence[Process]) -> None:
-    """Kills the process groups of these processes at once, and waits until the processes have ended."""
+    """Kills these processes and their process groups, and waits for their end."""
     for process in processes:
         signal_group(process, signal.SIGKILL)
     for process in processes:
@@ -116,44 +109,43 @@ def kill(processes: Sequence[Process]) -> None:
 
 
 def give_way() -> None:
-    """Raises the niceness of this process, which its children inherit, so that other processes go first. Where Linux
-    groups processes by session, niceness counts only within a group, so the group is made nice too. Work beside 4
-    compilers on 2 cores then took 2.1 s instead of 4.3 s (2026-11-25)."""
+    """Raises the niceness of this process and its children, so that other processes go first."""
     os.nice(NICENESS)
+    # Where Linux groups processes by session, niceness counts only within a group. With a nice group, work beside 4
+    # compilers on 2 cores took 2.1 s instead of 4.3 s (2026-11-25).
     with contextlib.suppress(OSError):  # there are no such groups here
         Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent ends, so that `list_descendants` finds it.
-    Otherwise process 1 would become the parent, and would not end the descendant."""
+    """Makes this process the parent of descendants whose own parent ends. Then `list_descendants` finds them."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(death_signal: int) -> None:
-    """Asks Linux to send this process a signal when the thread that forked it ends. `start` asks this for its child."""
+    """Asks Linux to send this process a signal when the thread that forked it ends."""
     _prctl(PR_SET_PDEATHSIG, death_signal)
 
 
 def forbid_inspection() -> None:
-    """Stops other processes of the same user (except root) from reading this process's environment and memory. Forked
-    children inherit the protection; programs that they execute do not (prctl(2), PR_SET_DUMPABLE)."""
+    """Keeps other processes of this user from reading this process's environment and memory."""
+    # Forked children inherit the protection; programs that they execute do not (prctl(2)).
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def kill_descendants(process_id: int) -> None:
-    """Kills all descendants of a process, in other sessions too. Stops them first, so that they start no others."""
+    """Kills all descendants of a process, also in other sessions."""
     stopped: set[int] = set()
     while new := [each for each in list_descendants(process_id) if each not in stopped]:
         for each in new:
-            _signal(each, signal.SIGSTOP)
+            _signal(each, signal.SIGSTOP)  # it then starts no others
         stopped.update(new)
     for each in stopped:
         _signal(each, signal.SIGKILL)
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kills the children that this process adopted, with their descendants. `own` are the children that it started."""
+    """Kills adopted children and their descendants. `own` are this process's own children, which stay."""
     while orphans := [each for each in list_children(os.getpid()) if each not in own]:
         for each in orphans:
             _signal(each, signal.SIGSTOP)
@@ -184,7 +176,7 @@ def measure_resident(process_id: int) -> int:
 
 
 def measure_usage(process_id: int) -> Usage:
-    """Returns the summed memory and processor time of a process and its descendants; zero if the process is gone."""
+    """Returns the memory and processor time of a process and its descendants; zero if it is gone."""
     resident_bytes, ticks = 0, 0
     for each in (process_id, *list_descendants(process_id)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -213,8 +205,7 @@ def signal_group(process: Process, kind: signal.Signals) -> None:
 
 
 def last_words(process: Process, log: Path | IO[bytes]) -> str:
-    """Waits for the end of a process. Returns how it ended, and the last line of its log if there is one: "SIGSEGV", or
-    "exit code 1: no space left on device"."""
+    """Waits for a process. Returns how it ended with its last log line, as in "exit code 1: no space left"."""
     code = process.wait()
     end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     with log.open("rb") if isinstance(log, Path) else contextlib.nullcontext(log) as file:
@@ -232,17 +223,17 @@ def _wait(processes: Sequence[Process], limit_s: float) -> None:
 
 
 def tune_memory() -> None:
-    """Sets the number of memory arenas, and makes the garbage collector skip all objects that exist now. A full
-    collection during a visitor's request took 160 to 250 ms with these objects, 26 ms without (2026-11-23)."""
+    """Limits memory arenas, and makes the garbage collector skip all objects that exist now."""
     if sys.platform == "linux":
         # musl has no mallopt and does not need it.
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(M_ARENA_MAX, ARENAS)
+    # A full collection during a request took 160 to 250 ms with these objects, 26 ms without (2026-11-23).
     gc.collect()
     gc.freeze()
 
 
 def try_lock(file: int | IO[Any], kind: int = fcntl.LOCK_EX) -> bool:
-    """Locks an open file without waiting, and returns True. Returns False if another process has locked the file."""
+    """Locks an open file without waiting. Returns False if another process holds the lock."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

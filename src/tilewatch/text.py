@@ -1,4 +1,4 @@
-"""Writes numbers and commits as text, and makes other people's text safe to show. All of the product uses it."""
+"""Writes numbers and commits as text, and makes other people's text safe to show."""
 
 import html
 import re
@@ -54,7 +54,7 @@ LINE_CHARACTERS = 2_000
 
 
 def is_name(text: object) -> bool:
-    """Returns whether a value can be shown as a name: printable text on one line, at most LONGEST_NAME characters."""
+    """Returns whether a value is short, printable text that can be shown as a name."""
     return isinstance(text, str) and 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
@@ -70,19 +70,19 @@ def count_text(count: int, noun: str) -> str:
 
 
 def write_uncounted(examples: int, recorded: int) -> str:
-    """Returns a sentence on planted `examples` and `recorded` changes, which pages do not count; "" if both are 0."""
+    """Returns a sentence on changes that pages do not count; "" if there are none."""
     parts = [count_text(examples, "planted example")] if examples else []
     parts += [f"{count_text(recorded, 'change')} that came with recordings"] if recorded else []
     return f"Not counted: {' and '.join(parts)}." if parts else ""
 
 
 def change_text(change: float) -> str:
-    """Returns a relative change in words: 0.0312 is "+3.1 %". A change that rounds to zero is always "+0.0 %"."""
-    return f"{round(100 * change, 1) + 0.0:+.1f} %"
+    """Returns a relative change as text: 0.0312 is "+3.1 %"."""
+    return f"{round(100 * change, 1) + 0.0:+.1f} %"  # + 0.0: a change that rounds to zero is never "-0.0 %"
 
 
 def write_change(change: float) -> str:
-    """Returns a relative change of a time in words: -0.031 is "-3.1 % time, faster", 0 is "+0.0 % time"."""
+    """Returns a relative change of a time in words: -0.031 is "-3.1 % time, faster"."""
     words = change_text(change)
     if words == "+0.0 %":
         return f"{words} time"
@@ -90,24 +90,22 @@ def write_change(change: float) -> str:
 
 
 def name_version(baseline: str, version: str) -> str:
-    """Returns the name under which a baseline's times in a separate environment are stored, for example "deepgemm
-    0.2.5". `version` is DeepGEMM's own version for its baselines, and PyTorch's version for all others."""
+    """Returns a baseline's name with a version, such as "deepgemm 0.2.5". The version is DeepGEMM's, else PyTorch's."""
     return f"{baseline} {version}" if baseline.startswith("deepgemm") else f"{baseline} torch {version}"
 
 
 def has_version(baseline: str) -> bool:
-    """Returns whether a name is from `name_version`. A baseline with such a name is never a run's main baseline."""
+    """Returns whether a baseline's name contains a version. Such a baseline is never a run's main baseline."""
     return " " in baseline
 
 
 def without_controls(text: str) -> str:
-    """Returns other people's text, safe for a terminal: replaces each control character except tab and new line."""
+    """Returns other people's text with control characters replaced, so that a terminal can show it."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def without_passwords(text: str) -> str:
-    """Returns a text with *** for passwords: in scheme://user:password@host, password=... and X_TOKEN=..., after
-    Bearer, in private keys, and in tokens of known kinds."""
+    """Returns a text with *** in place of passwords, tokens and private keys."""
     for pattern, end in ((_IN_URL, "@"), (_BEARER, ""), (_PRIVATE_KEY, ""), (_NAMED, ""), (_TOKEN, "")):
         text = pattern.sub(rf"\g<before>***{end}", text)
     return text
@@ -120,8 +118,7 @@ def failure_text(text: str) -> str:
 
 
 def plain(value: object) -> str:
-    """Returns other people's text safe for Markdown: one line without heading, link, picture, formula or colour. A word
-    joiner in each web address stops Markdown from making the address a link."""
+    """Returns other people's text on one line, escaped so that Markdown shows it unchanged."""
     escaped = _BLOCK.sub(r"\1\\", _MARKDOWN.sub(r"\\\1", one_line(value)))
     return _ADDRESS.sub(lambda found: found[0] + WORD_JOINER, _SIGNS.sub(rf"{WORD_JOINER}\1", escaped))
 
@@ -148,19 +145,17 @@ def without_links(markdown: str) -> str:
 
 
 def without_mentions(text: str) -> str:
-    """Returns other people's text safe for a chat: it mentions nobody (<!channel>, @everyone) and hides no link behind
-    a word. Mail addresses do not change."""
+    """Returns other people's text for a chat, without mentions such as @everyone and without hidden links."""
     return _MENTION.sub(lambda found: found[0] + WORD_JOINER, without_controls(text))
 
 
 def shorten(text: str, longest: int) -> str:
-    """Returns a text cut to at most `longest` characters. If it was longer, the last character is an ellipsis."""
+    """Returns a text with at most `longest` characters. A cut text ends with an ellipsis."""
     return text if len(text) <= longest else f"{text[: max(longest - 1, 0)]}…"
 
 
 def fit_lines(lines: Sequence[str], longest: int, link: str | None = None) -> list[str]:
-    """Returns the first lines that fit into `longest` characters together. If some do not fit, adds a line with the
-    number of missing lines, and with a link to all lines if `link` is given."""
+    """Returns the first lines that fit into `longest` characters. If lines are missing, a last line says how many."""
     short = [shorten(line, min(LINE_CHARACTERS, longest)) for line in lines]
     if sum(len(line) + 1 for line in short) <= longest:
         return short

@@ -42,10 +42,7 @@ class WrongTable(ValueError):
 class Choice(NamedTuple):
     """The config to launch with. `source` is "exact", "nearest" (the config of a near problem) or "fallback".
 
-    `problem` is the measured problem, empty for a fallback. `regret` estimates how much slower this config is than the
-    best config, as a share: 0 for "exact", None if unknown. For "nearest", it was measured on `problem`: how much
-    slower this problem is with a config from its nearest problem.
-    """
+    `regret` estimates how much slower this config is than the best config: 0.02 is 2 %. It is None if unknown."""
 
     config: Mapping[str, Any]
     source: str
@@ -54,7 +51,7 @@ class Choice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The fastest config of a measured problem. `carried_regret` is its `Choice.regret` if it is used as "nearest"."""
+    """The fastest config of a measured problem. `carried_regret` is its regret when a near problem uses it."""
 
     problem: str
     config: Mapping[str, Any]
@@ -62,7 +59,7 @@ class Row(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The rows whose problems have equal words, sorted by their sizes (as log2). `firsts` has each row's first size."""
+    """Rows whose problems have equal words, sorted by their sizes. All sizes are logarithms to base 2."""
 
     firsts: list[float]
     sizes: list[tuple[float, ...]]
@@ -97,9 +94,7 @@ class Table:
     def find(self, *problem: Part) -> Choice:
         """Returns the choice for a problem: this problem's config, else the nearest problem's, else the fallback.
 
-        `find(4096, 4096, 4096, "float16")` takes the numbers and words of the name 4096x4096x4096-float16. A near
-        problem has equal words and similar numbers. Raises ValueError for a number such as NaN.
-        """
+        `find(4096, 4096, 4096, "float16")` looks up 4096x4096x4096-float16."""
         found = self._answers.get(problem)
         if found is None:
             if len(self._answers) >= KEPT_ANSWERS + len(self._exact):
@@ -132,11 +127,7 @@ def load(
     source: str | Path | None = None,
     most_doublings: float = MOST_DOUBLINGS,
 ) -> Table:
-    """Returns the table of one kernel for one GPU, which is named like "NVIDIA H200" or "h200".
-
-    `source` is the file with the kernel. If it is given, a table made with another version of this file is refused.
-    Raises WrongTable if a table is refused, missing or damaged.
-    """
+    """Returns a kernel's table for a GPU. Raises WrongTable if it is missing or damaged, or if `source` has changed."""
     tables = read_tables(path)
     try:
         return _choose_table(path, tables, kernel, gpu, fallback, source, most_doublings)
@@ -179,12 +170,12 @@ def _choose_table(
 
 
 def _list_gpus(table: Mapping[str, Any]) -> list[str]:
-    """Returns the driver's names for the table's GPU model. Files from before December 2026 have one name, "gpu"."""
-    return list(table.get("gpus") or [table["gpu"]])
+    """Returns the driver's names for the table's GPU model."""
+    return list(table.get("gpus") or [table["gpu"]])  # "gpu": files from before December 2026
 
 
 def read_tables(path: str | Path) -> list[dict[str, Any]]:
-    """Returns all tables of a file of `tilewatch tuned export`. Raises WrongTable if the file is missing or damaged."""
+    """Returns all tables of an exported file. Raises WrongTable if it is missing or damaged."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -195,7 +186,7 @@ def read_tables(path: str | Path) -> list[dict[str, Any]]:
 
 
 def parse_file(path: str | Path, text: str) -> dict[str, Any]:
-    """Returns the content of a file of `tilewatch tuned export`, given its text. Raises WrongTable if it is damaged."""
+    """Returns the content of an exported file, given its text. Raises WrongTable if it is damaged."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -214,12 +205,12 @@ def split_problem(text: str) -> tuple[Part, ...]:
 
 
 def _split(part: Part) -> tuple[Part, ...]:
-    """Returns the numbers and words in `part`. A text that a person gives as one part may hold several of them."""
+    """Returns the numbers and words in one argument of `Table.find`, which may be a whole name."""
     return split_problem(part) if isinstance(part, str) else (part,)
 
 
 def measure_distance(one: tuple[Part, ...], other: tuple[Part, ...]) -> float | None:
-    """Returns the distance between two problems in doublings (see MOST_DOUBLINGS); None if their words differ."""
+    """Returns the distance between two problems (see MOST_DOUBLINGS); None if the problems are not comparable."""
     if _words(one) != _words(other):
         return None
     return math.dist(_doublings(one), _doublings(other))

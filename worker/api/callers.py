@@ -1,6 +1,4 @@
-"""Decides who a caller is and what they may do.
-
-A caller on this machine may read without a token, as on the dashboard of `tilewatch up`. All else needs a token."""
+"""Decides who a caller is. A caller on this machine may read without a token. All other calls need a token."""
 
 from dataclasses import dataclass
 
@@ -13,23 +11,21 @@ from tilewatch.worker.api.refusals import NobodyKnown, NotAllowed
 
 @dataclass(frozen=True)
 class Credentials:
-    """Holds the credentials of a call: its token or None, and whether the call came from this machine."""
+    """The token of a call, if any, and whether the call came from this machine."""
 
     token: str | None
     local: bool
 
 
 def find_caller(opened: Session, credentials: Credentials, right: Right) -> Holder | None:
-    """Returns the holder of a caller's token; None for a caller on this machine who reads without a token. Raises
-    NobodyKnown if a needed token is missing or a token is wrong, and NotAllowed if the token lacks the right."""
+    """Returns the holder of a caller's token; None if no token is needed. Raises NobodyKnown or NotAllowed."""
     holder = None if credentials.token is None else tokens.find_holder(opened, token=credentials.token)
     require_right(credentials, holder, right)
     return holder
 
 
 def require_right(credentials: Credentials, holder: Holder | None, right: Right) -> None:
-    """Raises NobodyKnown if a needed token is missing or a token is wrong, and NotAllowed if the token lacks the right.
-    `holder` is None if the token is missing or wrong."""
+    """Raises NobodyKnown if the token is missing or wrong, and NotAllowed if it lacks the right."""
     if credentials.token is None:
         if credentials.local and right == "read":
             return

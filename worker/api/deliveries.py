@@ -1,7 +1,4 @@
-"""Reads the deliveries of a forge's webhook: tests that the forge sent them, and finds the check that they ask for.
-webhooks.py receives the deliveries and stores the checks; this module only computes. GitHub signs the body with the
-shared secret (https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries). GitLab sends the secret
-itself. A pull request from a fork is not checked, because a check would run code that a stranger wrote."""
+"""Reads webhook deliveries. Pull requests from forks are not checked: a check would run a stranger's code."""
 
 import hashlib
 import hmac
@@ -38,8 +35,7 @@ class Unsigned(ExpectedError):
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """A request to compare the commit `head` with the commit at which it left `base`, a hash or a branch. `of`
-    describes the event. `addresses` are URLs of the repository. Events with equal `key` ask for one check together."""
+    """A request to compare `head` with the commit at which it left `base`. Requests with equal `key` get one check."""
 
     base: str
     head: str
@@ -50,21 +46,22 @@ class WantedCheck:
 
 @dataclass(frozen=True)
 class Nothing:
-    """Says why an event asks for no check, in one sentence."""
+    """The reason why an event asks for no check."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivery and the check that it asks for. A delivery that the forge sends again has the same `key`."""
+    """A delivery and the check that it asks for. A repeated delivery has the same `key`."""
 
     key: str
     asks: WantedCheck | Nothing
 
 
 def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Reads a delivery of GitHub. Raises Unsigned if GitHub did not send it, and BadDelivery if it cannot be read."""
+    """Reads a delivery of GitHub. Raises Unsigned for a wrong signature, and BadDelivery for an unreadable delivery."""
+    # https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
     signed = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(signed.encode(), headers.get("x-hub-signature-256", "").encode()):
         raise Unsigned("this delivery is not signed with the secret of this Tilewatch")
@@ -75,7 +72,7 @@ def read_github(secret: str, headers: Mapping[str, str], body: bytes) -> Deliver
 
 
 def read_gitlab(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Reads a delivery of GitLab. Raises Unsigned if it lacks the secret, and BadDelivery if it cannot be read."""
+    """Reads a delivery of GitLab. Raises Unsigned for a wrong secret, and BadDelivery for an unreadable delivery."""
     if not hmac.compare_digest(secret.encode(), headers.get("x-gitlab-token", "").encode()):
         raise Unsigned("this delivery does not have the secret of this Tilewatch")
     event = headers.get("x-gitlab-event", "")
@@ -139,10 +136,9 @@ def _compare_with_target(event: Any, request: Any, head: str, of: str, key: str 
 
 
 def _is_update_to_compare(event: Any) -> bool:
-    """Returns whether an update of a merge request brought new commits or another target branch, or made a draft ready.
-
-    Recorded updates show that GitLab does not name every change. A new target branch only showed as a merge status that
-    became "unchecked" again (2020-12-08), and a draft that became ready only showed as a new title (2023-07-02)."""
+    """Returns whether an update of a merge request brought new commits or another target, or made a draft ready."""
+    # GitLab does not name every change. A new target branch only showed as a merge status that became "unchecked" again
+    # (2020-12-08), and a draft that became ready only showed as a new title (2023-07-02).
     request, changes = event["object_attributes"], event.get("changes") or {}
     draft, title, status = (changes.get(name) or {} for name in ("draft", "title", "merge_status"))
     has_new_base = "target_branch" in changes or status.get("current") == "unchecked"
@@ -152,8 +148,8 @@ def _is_update_to_compare(event: Any) -> bool:
 
 
 def _pipeline(event: Any) -> WantedCheck | Nothing:
-    """Returns the check that a merge request's pipeline asks for when it begins. For a merge train, GitLab sends the
-    commits in this event only, and does not say that the pipeline belongs to a merge train."""
+    """Returns the check that the start of a merge request's pipeline asks for."""
+    # For a merge train, GitLab sends the commits in this event only, and does not say that there is a merge train.
     pipeline, request = event["object_attributes"], event.get("merge_request")
     of = f"pipeline {int(pipeline['id'])}"
     if request is None:
@@ -166,7 +162,7 @@ def _pipeline(event: Any) -> WantedCheck | Nothing:
 
 
 def _merge_group(event: Any) -> WantedCheck | Nothing:
-    """Returns the check that a merge queue asks for, also for a fork, because a person with merge rights queued it."""
+    """Returns the check that a merge queue asks for. A fork is allowed, because a person with rights queued it."""
     group = event["merge_group"]
     of = f"merge queue for {str(group['base_ref']).removeprefix('refs/heads/')}"
     if event["action"] != "checks_requested":

@@ -1,6 +1,5 @@
-"""Serves the operations to agents as MCP tools, on standard input and output.
-
-The client starts this server with a token in TILEWATCH_API_TOKEN. Without a token, the client can only read."""
+"""Serves the operations to agents as MCP tools, on standard input and output. A client without a token in
+TILEWATCH_API_TOKEN can only read."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ for few rows."""
 
 
 class Server(MCPServer[Any]):
-    """An MCP server that refuses unknown arguments, which the MCP library would ignore, and names them in one line."""
+    """An MCP server that refuses unknown arguments. The MCP library would ignore them."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         known = {each.name: list(each.signature.parameters) for each in OPERATIONS}.get(name, list(arguments))

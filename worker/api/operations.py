@@ -1,5 +1,4 @@
-"""Lists the operations that programs can call. An operation has equal names, arguments and answers by HTTP and as an
-MCP tool. reads.py defines the operations that read. This module defines the acts; the cost of each act is stored."""
+"""Lists the operations that programs can call, by HTTP or as MCP tools. reads.py has the operations that read."""
 
 import inspect
 from collections.abc import Callable
@@ -35,7 +34,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """Holds the first argument of an operation that acts: the settings, and the holder of the caller's token."""
+    """The first argument of an operation that acts: the settings, and the holder of the caller's token."""
 
     settings: Settings
     holder: Holder
@@ -62,8 +61,7 @@ def submit_check(
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation that programs can call, with the name of its function, and its HTTP path. The function's first
-    argument is a database session if the operation reads, and an Act if it acts."""
+    """An operation that programs can call. Its function first gets a session if it reads, or an Act if it acts."""
 
     path: str
     function: Callable[..., Any]
@@ -96,7 +94,7 @@ class Operation:
 
 
 def call(operation: Operation, settings: Settings, credentials: Credentials, arguments: dict[str, Any]) -> Any:
-    """Calls an operation for a caller and returns its answer. Raises ExpectedError with a sentence if it is refused."""
+    """Returns an operation's answer to a caller. Raises ExpectedError if the call is refused."""
     with reading_session(settings.connection().database_url) as opened:
         holder = find_caller(opened, credentials, operation.right)
         if operation.right == "read":

@@ -1,7 +1,4 @@
-"""Defines the operations that read: functions of db/page_reads, with limits and descriptions for callers.
-
-OpenAPI and MCP show callers a function's docstring, its answer and its parameters except the first, the database
-session. So these texts are written for somebody who has never seen this repository."""
+"""Defines the operations that read. Callers read the docstrings of these functions, so write them for a stranger."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

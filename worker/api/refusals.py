@@ -21,7 +21,7 @@ class NotAllowed(ExpectedError):
 
 
 class UnknownArgument(ExpectedError):
-    """Raised for an argument that an operation does not have. The message is a sentence with the known arguments."""
+    """Raised for an argument that an operation does not have. The message lists the known arguments."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         has = f"it has {', '.join(known)}" if known else "this has none"
@@ -29,5 +29,5 @@ class UnknownArgument(ExpectedError):
 
 
 def describe_mistakes(mistakes: Iterable[Mapping[str, Any]]) -> str:
-    """Returns one line that names each wrong argument of a call with its error, from Pydantic's errors."""
+    """Returns one line that names each wrong argument of a call with its error."""
     return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in mistakes)

@@ -1,7 +1,4 @@
-"""Serves the operations by HTTP, with an OpenAPI description.
-
-FastAPI reads and describes the parameters. Answers are written as JSON here, because FastAPI would first copy each of
-their thousands of rows."""
+"""Serves the operations by HTTP, with an OpenAPI description."""
 
 import contextlib
 import inspect
@@ -113,15 +110,14 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 class _BodyLimit:
-    """Refuses a request whose body is larger than LARGEST_BODY_BYTES, and reads no more than that. FastAPI itself would
-    read the whole body before it knows the caller. A request that states its length twice is refused too, because a
-    proxy may believe the other length, and take the rest of the body for another caller's request."""
+    """Refuses a request whose body is larger than LARGEST_BODY_BYTES, and reads no more than that."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         size_bytes = 0
+        # A proxy may believe the other length, and take the rest of the body for another caller's request.
         if {name for name, _ in scope.get("headers", ())} >= {b"content-length", b"transfer-encoding"}:
             refusal = _refuse(HTTPStatus.BAD_REQUEST, "a body has one length", {"Connection": "close"})
             await refusal(scope, receive, send)
@@ -139,12 +135,11 @@ class _BodyLimit:
 
 
 def read_credentials(request: Request) -> Credentials:
-    """Returns the token of a call, and whether the call is from this machine. A call is from this machine if it comes
-    from a loopback address without a proxy, and its Host header is localhost or a loopback address. The header is
-    checked because a foreign web page may have a host name that points to this machine."""
+    """Returns the token of a call, and whether the call is from this machine."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     direct = not any(name.startswith(FORWARDED) for name in request.headers)
     here = request.client is not None and _is_loopback(request.client.host)
+    # A foreign web page may have a host name that points to this machine.
     found = HOST.fullmatch(request.headers.get("host", ""))
     host = "" if found is None else (found[1] or found[2]).lower()
     named = host == "localhost" or _is_loopback(host)
@@ -159,6 +154,7 @@ def _endpoint(operation: Operation, settings: Settings) -> Callable[..., Respons
             if operation.method == "POST" or name not in known:
                 raise UnknownArgument(name, () if operation.method == "POST" else known)
         found = call(operation, settings, read_credentials(request), arguments)
+        # Not written by FastAPI, which would first copy each of thousands of rows.
         return Response(operation.answer.dump_json(found), operation.status, media_type="application/json")
 
     asked = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)

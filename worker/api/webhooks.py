@@ -1,7 +1,4 @@
-"""Receives the deliveries of forges' webhooks by HTTP, and stores the checks that they ask for, once per delivery.
-
-deliveries.py reads the deliveries. A check is requested in the name of the token TOKEN. It is submitted within a minute
-and not at once: the clone may not have the commit yet, and a forge does not wait for an answer."""
+"""Receives the webhooks of forges by HTTP, and stores the checks that they ask for."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -53,6 +50,7 @@ def _ask(settings: Settings, delivery: Delivery) -> Response:
             )
         repository = watched.choose_by_address(opened, settings, asks.addresses).name
         wanted = {"repository": repository, "base": asks.base, "head": asks.head, "of": asks.of, "token": TOKEN}
+        # Submitted within a minute: the clone may not have the commit yet, and a forge does not wait for an answer.
         action_id = actions.ask(opened, holder.who, "check", wanted, delivery.key)
     if action_id is None:
         return JSONResponse({"detail": "this delivery was taken before"})

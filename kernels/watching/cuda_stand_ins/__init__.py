@@ -1,1 +1,1 @@
-"""Replaces CuPy, Numba, cuda.core and cuda.bindings where no GPU is. Their arrays then need no GPU memory."""
+"""Replaces CuPy, Numba, cuda.core and cuda.bindings on machines without a GPU."""

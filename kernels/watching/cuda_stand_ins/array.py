@@ -1,8 +1,6 @@
-"""Defines arrays like CuPy's in reserved memory that is mostly never touched, so that any size fits a small machine.
+"""Defines arrays like CuPy's for machines without a GPU. Large arrays fit: most of their memory is never touched.
 
-NumPy's views of that memory give the shapes, strides and offsets. An array's values are known if host code stated them
-and there are at most MOST_VALUES. Arrays from `cupy.empty` or a random generator have unknown values. If a launch got
-an array, its values are unknown until the run of the host code ends."""
+An array's values are known if host code stated them and no kernel got the array in this run."""
 
 import mmap
 from collections.abc import Callable, Iterator
@@ -33,7 +31,7 @@ class NoValues(TracingError):
 
 
 class _Memory:
-    """An allocation. `known` says whether its bytes are the values that the arrays would have on a GPU."""
+    """An allocation. `known` says whether its bytes have the values that they would have on a GPU."""
 
     def __init__(self, nbytes: int, *, known: bool) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
@@ -67,13 +65,13 @@ class ndarray:
 
     @property
     def base(self) -> "ndarray | None":
-        """Returns the whole memory of which this array is a part, or None if the array is all of that memory."""
+        """Returns the whole allocation that contains this array, or None if the array fills it."""
         whole = self.memory.bytes
         return None if self.nbytes == whole.nbytes else ndarray(of=(whole, self.memory))
 
     @property
     def data(self) -> Any:
-        """Returns an object like CuPy's MemoryPointer. Its `ptr` is the array's address."""
+        """Returns an object with the array's address in `ptr`, like CuPy's MemoryPointer."""
         return SimpleNamespace(ptr=self.view_.ctypes.data)
 
     @property
@@ -81,24 +79,24 @@ class ndarray:
         return {**self.view_.__array_interface__, "strides": self.strides, "version": 3, "stream": 1}
 
     def give_to_kernel(self) -> "ndarray":
-        """Notes that a kernel may write to the array, so its values are unknown for this run. Returns the array."""
+        """Marks the array's values as unknown for this run, because a kernel may write to it."""
         self.memory.given_in_run = find_run()
         return self
 
     def read(self, what: str) -> np.ndarray:
-        """Returns the values, or guesses if they are unknown. Raises NoValues (`what`) if guesses are refused."""
+        """Returns the values, or guesses if they are unknown. Raises NoValues if guesses are not allowed."""
         if not self.has_values:
             return np.broadcast_to(np.array(guess_value(NoValues(what))).astype(self.dtype), self.shape)
         values: np.ndarray = self.view_
         return values
 
     def get(self, *_: Any, out: Any = None, **__: Any) -> np.ndarray:
-        """Returns the values as a NumPy array. A large array of guesses is read-only, because a copy might not fit."""
+        """Returns the values as a NumPy array. A large array of guesses is read-only."""
         values = self.read("get")
         if out is not None:
             out[...] = values
             return out  # type: ignore[no-any-return]
-        return values.copy() if values.size <= MOST_VALUES else values
+        return values.copy() if values.size <= MOST_VALUES else values  # a copy of large guesses might not fit
 
     def fill(self, value: Any, *_: Any) -> None:
         self[...] = value
@@ -133,7 +131,7 @@ class ndarray:
         return keep(found, known=self.has_values)  # a copy, by an index of numbers or booleans
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Writes to a part of the memory. If old or new values are unknown, only marks the memory as unknown."""
+        """Writes values to a part of the array. Unknown values make the whole allocation unknown."""
         source = value if isinstance(value, ndarray) else None
         if self.has_values and (source is None or source.has_values):
             self.view_[_read_index(index)] = value if source is None else source.view_
@@ -149,7 +147,7 @@ for _name in ("bool", "int", "float", "index", "complex"):
 
 
 def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> ndarray:
-    """Returns a new array. Its values are known if `fill` is given and it has at most MOST_VALUES elements."""
+    """Returns a new array. Its values are known if `fill` is given and the array is small."""
     sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
     kind = np.dtype(float if dtype is None else dtype)
     count = int(np.prod(sizes, dtype=np.int64))
@@ -161,7 +159,7 @@ def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> n
 
 
 def keep(values: np.ndarray, *, known: bool) -> ndarray:
-    """Returns a new array with the shape, type and layout of `values`. If `known`, copies up to MOST_VALUES values."""
+    """Returns a new array with the shape and type of a NumPy array. Copies known values if they are few."""
     made = new(values.shape, values.dtype, order="C" if values.flags.c_contiguous else "F", fill=0 if known else None)
     if made.memory.known:
         made.view_[...] = values
@@ -169,7 +167,7 @@ def keep(values: np.ndarray, *, known: bool) -> ndarray:
 
 
 def _read_index(index: Any) -> Any:
-    """Returns an index in which arrays are replaced by their values, because these decide the result's shape."""
+    """Returns an index in which NumPy arrays replace arrays of the stand-in."""
     if isinstance(index, tuple):
         return tuple(map(_read_index, index))
     return index.read("as an index") if isinstance(index, ndarray) else index

@@ -18,7 +18,7 @@ _allocated: list[ndarray] = []
 
 
 class Buffer(Idle):
-    """Stands in for cuda.core's buffer of GPU memory. As an array it has elements of one byte."""
+    """Replaces cuda.core's buffer of GPU memory."""
 
     is_device_accessible, is_host_accessible, device_id = True, False, 0
 
@@ -74,7 +74,7 @@ def _allocate(nbytes: int, *_: Any) -> tuple[_Result, int]:
 
 
 def _copy(to: Any, _: Any, nbytes: int, *__: Any) -> tuple[_Result]:
-    """Writes a guess to each byte if `to` is host memory, because allocations have no values. Returns success."""
+    """Fills host memory with guesses, because allocations have no values. Other copies do nothing."""
     place = int(to) if isinstance(to, int | np.integer) else None
     if place is None or not any(0 <= place - each.data.ptr < each.size for each in _allocated):
         memory: Any = to if place is None else (ctypes.c_uint8 * nbytes).from_address(place)

@@ -1,4 +1,4 @@
-"""Fills the module `cupy` with NumPy's names, idle streams and devices, and random arrays without values."""
+"""Fills the module `cupy`. Its functions call NumPy, and its streams and devices do nothing."""
 
 from functools import partial
 from types import ModuleType, SimpleNamespace
@@ -13,7 +13,7 @@ from tilewatch.kernels.watching.timed_launches import TracedEvent, benchmark, ge
 
 
 def _find_in_numpy(module: str, name: str) -> Any:
-    """Returns NumPy's type or constant `name`, or a function that calls NumPy's; None if NumPy lacks the name."""
+    """Returns the stand-in for a CuPy name, made from NumPy. Returns None if NumPy lacks the name."""
     found = getattr(np, name, None) if module == "cupy" else None
     if found is None or isinstance(found, ModuleType):
         return None

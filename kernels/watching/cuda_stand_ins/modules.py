@@ -1,5 +1,4 @@
-"""Lets imports find the stand-ins. The stand-ins for `torch`, `triton` and the module `numba` are found only if the
-package is not installed. All other stand-ins are always found, because the installed packages need a driver."""
+"""Lets imports find stand-ins for packages that need a GPU. `torch` and `triton` are replaced only if missing."""
 
 import importlib
 import importlib.abc
@@ -24,7 +23,7 @@ PACKAGES = ("torch", "triton", "cupy", "cupyx", "numba", "cuda.core", "cuda.bind
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """Holds the properties that host code may ask of the GPU that it sees."""
+    """The properties of the GPU that host code sees."""
 
     name: str
     capability: tuple[int, int]
@@ -49,24 +48,24 @@ _run_number = [0]
 
 
 def begin_run() -> None:
-    """Begins a run of host code. Arrays that kernels got in earlier runs count as unwritten again."""
+    """Begins a run of host code. No kernel of this run has written to an array yet."""
     _run_number[0] += 1
 
 
 def find_run() -> int:
-    """Returns the number of the current run of host code. It grows with each run."""
+    """Returns the number of the current run of host code."""
     return _run_number[0]
 
 
 class NoStandIn(TracingError, AttributeError):
-    """Raised if a stand-in lacks a name. It is also an AttributeError, so that `hasattr` returns False."""
+    """Raised if a stand-in lacks a name. `hasattr` then returns False."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"without a GPU, Tilewatch's stand-in for {name.partition('.')[0]} has no {name}")
 
 
 class StandInModule(types.ModuleType):
-    """A module that takes the place of a package's module. Reading a name that it lacks raises NoStandIn."""
+    """A module that replaces a module of a package. Reading a missing name raises NoStandIn."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -130,7 +129,7 @@ def constant(value: Any) -> Callable[..., Any]:
 
 
 class Idle:
-    """A stream, a device or a graph of a stand-in. The methods that IDLE names do nothing."""
+    """A stream, device or graph whose methods do nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

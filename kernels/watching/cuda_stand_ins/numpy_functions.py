@@ -1,7 +1,4 @@
-"""Computes the shape, strides and type that CuPy's functions return, and the values if all input values are known.
-
-CuPy's functions have the names and arguments of NumPy's functions. NumPy gets the arrays if their values are known, if
-all are small, and for views. Otherwise NumPy gets small arrays, because it would touch the memory of large arrays."""
+"""Computes the results of CuPy's functions with NumPy. Values are known only if all inputs have known values."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,9 +23,7 @@ SMALL_SIZES = (11, 13, 17, 19, 23, 29)
 
 
 def call(name: str, *args: Any, out: Any = None, **named: Any) -> Any:
-    """Returns the result of NumPy's function `name`, or `out` with the result in it. The result has values if all
-    arrays among the arguments have values. A function of BY_VALUES gets guesses for unknown values. Raises NoValues if
-    guesses are refused."""
+    """Returns the result of NumPy's function `name`. Its values are known only if all arrays have known values."""
     given = _list_arrays((args, tuple(named.values())))
     known, is_small = all(each.has_values for each in given), sum(each.size for each in given) <= MOST_VALUES
     if name in BY_VALUES.split() and not known:
@@ -42,7 +37,7 @@ def call(name: str, *args: Any, out: Any = None, **named: Any) -> Any:
     elif name == "concatenate":
         found = _concatenate(*args, **named)
     else:
-        found = _call_shrunk(name, args, named)
+        found = _call_shrunk(name, args, named)  # NumPy would touch the memory of large arrays
     if out is None:
         return found
     out[...] = found
@@ -68,7 +63,7 @@ def _list_arrays(value: Any) -> list[ndarray]:
 
 
 def _wrap(made: Any, given: Sequence[ndarray], *, known: bool) -> Any:
-    """Returns NumPy's result `made` as arrays of the stand-in. A view of an array in `given` shares its memory."""
+    """Returns NumPy's result as arrays of the stand-in. A view shares the memory of its array."""
     if isinstance(made, list | tuple):
         return type(made)(_wrap(each, given, known=known) for each in made)
     if not isinstance(made, np.ndarray | np.generic):
@@ -88,7 +83,7 @@ def _reshape(array: ndarray, *shape: Any, order: str = "C") -> Any:
 
 
 def _call_shrunk(name: str, args: Any, named: Any) -> Any:
-    """Returns an array with the shape and type of NumPy's result. Finds both by calling NumPy with small arrays."""
+    """Returns an array with the shape and type of NumPy's result. NumPy only gets small arrays."""
     sizes = sorted({size for each in _list_arrays((args, tuple(named.values()))) for size in each.shape if size > 1})
     small = dict(zip(sizes, SMALL_SIZES, strict=False))
     large = {value: size for size, value in small.items()} | {1: 1}
@@ -126,7 +121,7 @@ def _concatenate(arrays: Sequence[ndarray], axis: int = 0) -> Any:
 
 
 def array(values: Any, dtype: Any = None, copy: bool = True, order: str = "K") -> ndarray:
-    """Returns an array with the known `values`. From another library's array, takes only its layout and type."""
+    """Returns an array with these values. Another library's array only gives its layout and type."""
     if is_array(values) and not isinstance(values, ndarray | np.ndarray):
         described = describe_array(values)
         kind = np.dtype(described.dtype)

@@ -1,4 +1,4 @@
-"""Fills the module `triton` if Triton is not installed. Benchmarks can run; Triton's kernels cannot be launched."""
+"""Fills the module `triton` if Triton is not installed. Triton's benchmarks run, but its kernels cannot be launched."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ from tilewatch.kernels.watching.timed_launches import do_bench
 
 
 class TritonKernel:
-    """A function decorated by `triton.jit` or another decorator of Triton. Launching it raises NoStandIn."""
+    """A function decorated by `triton.jit` or similar. Launching it raises NoStandIn."""
 
     def __init__(self, *functions: Any, **_: Any) -> None:
         self.functions = functions
@@ -63,7 +63,7 @@ class _ActiveDriver:
 
 
 def hide_from_torch() -> None:
-    """Makes PyTorch act as if Triton were missing, because PyTorch's compiler imports parts that the stand-in lacks."""
+    """Makes PyTorch believe that Triton is missing. PyTorch would import parts that the stand-in lacks."""
     if importlib.util.find_spec("torch.utils._triton") is not None:
         vars(importlib.import_module("torch.utils._triton"))["has_triton_package"] = lambda: False
 

@@ -1,1 +1,1 @@
-"""Stands in for PyTorch where it is not installed. Its tensors have a shape, strides and a type, but no values."""
+"""Replaces PyTorch where it is not installed, with tensors that have no values."""

@@ -1,4 +1,4 @@
-"""Computes the shape, strides and type of results of PyTorch's operators. A function has its operator's name."""
+"""Computes the shapes, strides and types that PyTorch's operators return."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,8 +32,7 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns a result's type: the widest tensor type of the highest `DType.category` among the operands. A plain
-    number only raises the category. The category is at least `least`."""
+    """Returns the type of a result by PyTorch's rules for mixed types. `least` is its lowest `DType.category`."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]

@@ -1,4 +1,4 @@
-"""Computes shapes and strides by PyTorch's rules. All are whole numbers, and strides are in elements."""
+"""Computes shapes and strides by PyTorch's rules. Strides are in elements."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ Shape = tuple[int, ...]
 
 
 def contiguous(shape: Sequence[int]) -> Shape:
-    """Returns row-major strides. A dimension of size 0 counts as if it had size 1, as in PyTorch."""
+    """Returns row-major strides. A size of 0 counts as 1, as in PyTorch."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -16,7 +16,7 @@ def contiguous(shape: Sequence[int]) -> Shape:
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> Shape:
-    """Returns strides without gaps for `shape`. The dimensions keep the order in memory that `strides` gives."""
+    """Returns strides without gaps, with the dimensions in the same order in memory."""
     found, step = [0] * len(shape), 1
     for place in sorted(range(len(shape)), key=lambda each: (strides[each], -each)):
         found[place] = step
@@ -51,7 +51,7 @@ def fill_in(shape: Sequence[int], numel: int) -> Shape:
 
 
 def view(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Shape | None:
-    """Returns the strides of a view of shape `wanted`; None if the view would need a copy (ATen's computeStride)."""
+    """Returns the strides of a view, or None if the view would need a copy (ATen's computeStride)."""
     if math.prod(shape) == 0:
         return contiguous(wanted)
     found: list[int] = []

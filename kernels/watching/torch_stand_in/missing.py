@@ -1,8 +1,4 @@
-"""Stands for the parts of PyTorch that the stand-in lacks. These parts can be used while modules are imported, and
-raise an error when host code runs.
-
-A module may decorate functions, derive classes and write annotations with any name of PyTorch. When host code is
-traced, results must be exact, so a missing function then raises an error."""
+"""Stands for the parts of PyTorch that the stand-in lacks. Imports may use them, but running host code may not."""
 
 import contextlib
 import functools
@@ -16,11 +12,11 @@ _running: list[None] = []
 
 
 class NeedsTorch(TracingError):
-    """Raised if the stand-in cannot do what host code asks for. PyTorch itself may be able to do it."""
+    """Raised if host code needs PyTorch itself, because the stand-in is not enough."""
 
 
 class Missing(NeedsTorch, AttributeError):
-    """Raised if the stand-in lacks a name of PyTorch. It is also an AttributeError, so that `hasattr` returns False."""
+    """Raised if the stand-in lacks a name of PyTorch. `hasattr` then returns False."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -41,7 +37,7 @@ class ValuesMissing(NeedsTorch):
 
 @contextlib.contextmanager
 def running_host_code() -> Iterator[None]:
-    """Marks that host code runs inside the context. Calling a function that the stand-in lacks then raises Missing."""
+    """Marks that host code runs inside the context. Missing functions then raise an error."""
     _running.append(None)
     try:
         yield
@@ -50,7 +46,7 @@ def running_host_code() -> Iterator[None]:
 
 
 class Unknown:
-    """Stands for a name of PyTorch that the stand-in lacks. Imports may use it, but host code that runs may not."""
+    """A name of PyTorch that the stand-in lacks. Imports may use it, but running host code may not."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -61,7 +57,7 @@ class Unknown:
         return Unknown(f"{self._name}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _running:
+        if _running:  # the results of a trace must be exact
             raise Missing(self._name)
         if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
             return args[0]  # a decorator
@@ -97,14 +93,13 @@ class Unknown:
 
 
 def refuse_unknown(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `function` with a check that raises Missing for arguments that the stand-in lacks, such as
-    torch.channels_last, because these may decide a result's strides."""
+    """Returns a function that raises Missing for arguments that the stand-in lacks, such as torch.channels_last."""
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         for each in (*args, *kwargs.values()) if _running else ():
             if type(each) is Unknown:
-                raise Missing(each._name)
+                raise Missing(each._name)  # it may decide the strides of the result
         return function(*args, **kwargs)
 
     return checked

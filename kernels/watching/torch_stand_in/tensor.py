@@ -79,7 +79,7 @@ class Size(tuple[int, ...]):
 
 
 class Tensor:
-    """A strided view of memory that does not exist. Its operators are in functions.py, under PyTorch's names."""
+    """A tensor without values: a strided view of memory that does not exist."""
 
     functions: ClassVar[dict[str, Any]] = {}
     grad: Any = None
@@ -102,7 +102,7 @@ class Tensor:
         self._offset = offset
 
     def like(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int | None = None) -> "Tensor":
-        """Returns a tensor of another shape: a view of this tensor if `strides` is given, else a new one, row-major."""
+        """Returns a tensor of another shape. It is a view of this tensor if `strides` is given."""
         place = 0 if strides is None else self._offset if offset is None else offset
         made = Tensor(shape, self.dtype, strides, place, self.device)
         if strides is not None and self.grad_fn is not None:
@@ -165,7 +165,7 @@ class Tensor:
         return self
 
     def backward(self, gradient: Any = None, **_: Any) -> None:
-        """Calls `backward` of each autograd function that made this tensor. Raises Missing if none made it."""
+        """Runs `backward` of the autograd functions that made this tensor. Raises Missing if there are none."""
         if self.grad_fn is None:
             raise Missing("autograd but for torch.autograd.Function (Tensor.backward)")
         self.grad_fn(self, self.functions["empty_like"](self) if gradient is None else gradient)

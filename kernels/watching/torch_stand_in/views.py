@@ -1,4 +1,4 @@
-"""Computes the results of PyTorch's views, which give the same memory another shape and other strides."""
+"""Computes the results of PyTorch's views, such as `transpose` and `reshape`."""
 
 import math
 from collections.abc import Sequence

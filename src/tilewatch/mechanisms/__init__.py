@@ -1,1 +1,1 @@
-"""Finds by which mechanism one version of a kernel is slower than another, from machine code and hardware counters."""
+"""Finds why one version of a kernel is slower, from machine code and hardware counters."""

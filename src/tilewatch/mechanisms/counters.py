@@ -1,5 +1,4 @@
-"""Names the hardware counters that a run may store for its fastest config; the names include the units.
-kernels/measuring/profiling.py reads them with Nsight Compute. Pages, recordings and explanations use these names."""
+"""Names the hardware counters that a run may store. kernels/measuring/profiling.py reads the counters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counter:
-    """A hardware counter. `label` is its name for people, with the unit. `meaning` is a sentence about it."""
+    """A hardware counter. `label` is its name for people, and `meaning` explains it."""
 
     name: str
     label: str

@@ -1,8 +1,4 @@
-"""Finds by what mechanism one version of a kernel is slower than another: spills, lost TMA, less overlap and so on.
-
-Each mechanism has one rule. It compares the configs, facts about the machine code, instructions that differ and
-hardware counters of both versions (rules.py, docs/use/why.md). If no rule holds, the mechanism is unknown.
-"""
+"""Finds the mechanism by which one version of a kernel is slower, such as spills or less overlap (docs/use/why.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,9 +30,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism whose rule holds. `kind` is a key of KINDS. `name` is the mechanism's name for people, which depends
-    on whether the head is slower. `most` is the largest ratio of the two times that the mechanism can explain; None if
-    unknown. `is_enough` is False if the mechanism can explain less than half of the change."""
+    """A mechanism whose rule holds. `most` is the largest ratio of times that it can explain, or None if unknown."""
 
     kind: str
     name: str
@@ -59,9 +53,8 @@ def find_mechanisms(
     arch: str,
     ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns the mechanisms whose rules hold, the main mechanism first; empty if no rule holds. `is_slower` says
-    whether `head` is the slower version. `ratio` is the slower version's time divided by the faster version's.
-    Mechanisms that can explain less than half of the change come last."""
+    """Returns the mechanisms whose rules hold, the main mechanism first. `is_slower` says whether `head` is slower than
+    `base`. `ratio` is the slower version's time divided by the faster version's time."""
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
     pair = Pair(fast, slow, turned, read_sizes(problem), arch)
@@ -77,6 +70,6 @@ def find_mechanisms(
 
 
 def write_mechanisms(found: Sequence[Mechanism]) -> str:
-    """Returns mechanisms in words, as one sentence without its full stop; "not known" if there are none."""
+    """Returns mechanisms as one sentence without a full stop; "not known" if there are none."""
     rest = f"; the rest is {NOT_KNOWN}" if found and not found[0].is_enough else ""
     return "; also ".join(map(str, found)) + rest if found else NOT_KNOWN

@@ -32,7 +32,7 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The number of thread blocks that fit at once, the share of all warps that they use, and the limiting resource."""
+    """The number of thread blocks that fit on a multiprocessor at once, and the resource that limits them."""
 
     blocks: int
     warps_share: float
@@ -40,8 +40,7 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads_per_block: int, registers: int, shared_bytes: int) -> Occupancy | None:
-    """Returns how many thread blocks fit on a multiprocessor, and which resource limits their number. Returns None for
-    an architecture that is not in MULTIPROCESSORS."""
+    """Returns how many thread blocks fit on a multiprocessor at once; None for an unknown architecture."""
     has = MULTIPROCESSORS.get(arch)
     if has is None:
         return None

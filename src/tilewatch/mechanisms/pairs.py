@@ -1,4 +1,4 @@
-"""Defines two versions of a kernel as rules read them: facts about the code, counters and differing instructions."""
+"""Holds the facts about two versions of a kernel that the rules compare."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,7 @@ WHOLE = 100
 
 @dataclass(frozen=True)
 class WinnerFacts:
-    """The fastest config of one version of a kernel on a problem. A missing value, or None, means unknown. `facts` has
-    facts about the machine code, by their names in kernels/results.py, and `threads_per_block`. `counters` has hardware
-    counters by name (counters.py). `is_swizzled` says whether the checklist found a swizzle in the source."""
+    """Facts about the fastest config of one version of a kernel. A missing value, or None, means unknown."""
 
     params: Mapping[str, int]
     facts: Mapping[str, int | None]
@@ -27,7 +25,7 @@ class WinnerFacts:
 
 @dataclass(frozen=True)
 class Moved:
-    """The numbers of differing instructions of one kind in two versions. kernels/code_diff/sass.py lists the kinds."""
+    """The numbers of differing instructions in two versions. kernels/code_diff/sass.py lists their kinds."""
 
     kind: str
     in_loop: bool
@@ -37,7 +35,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Number:
-    """A quantity that makes a rule hold: its values in the faster version (`base`) and the slower one (`head`)."""
+    """The values of a quantity in the faster version (`base`) and in the slower version (`head`)."""
 
     label: str
     base: float
@@ -49,7 +47,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two versions of a kernel, ordered by speed. In `moved`, `base` counts instructions of the faster version."""
+    """Two versions of a kernel, ordered by speed. In `moved`, `base` is the faster version."""
 
     fast: WinnerFacts
     slow: WinnerFacts
@@ -63,7 +61,7 @@ class Pair:
 
 
 def read_swizzled(checklist: Iterable[Mapping[str, str]] | None) -> bool | None:
-    """Returns whether the checklist of a run's winner found a swizzle in the source; None if it does not say so."""
+    """Returns whether the checklist found a swizzle in the source; None if it does not say."""
     answers = [each.get("answer", "") for each in checklist or () if each.get("item") == "2-D swizzle"]
     return {"yes": True, "no": False}.get(answers[0]) if answers else None
 

@@ -1,8 +1,4 @@
-"""Defines the rule of each mechanism by which a version of a kernel can be slower than another.
-
-The bounds were chosen on the library's kernels for sm_90 (2026-11); benchmarks/mechanisms.py scores them. A rule that
-needs counters is skipped if one version has no counters.
-"""
+"""Defines a rule for each mechanism that can make a kernel slower."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,6 +6,7 @@ from tilewatch.mechanisms.occupancy import WARP_THREADS, occupancy
 from tilewatch.mechanisms.pairs import Number, Pair, WinnerFacts, read_counters, read_facts, read_share, sum_moved
 from tilewatch.mechanisms.tiles import count_loaded, count_read_together, find_padded_share, read_size
 
+# The bounds were chosen on the library's kernels for sm_90 (2026-11); benchmarks/mechanisms.py scores them.
 SPILLED_BYTES = 64
 """The least stack bytes per thread that count as spills. Kernels without spills use up to 32 (H200, 2026-11)."""
 
@@ -76,7 +73,7 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Returns one Number, the work with padding, if the slower version does clearly more of it; else []."""
+    """Returns the work including padding if the slower version does clearly more work; else []."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -115,7 +112,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _swizzle(pair: Pair) -> list[Number]:
-    """Returns one Number if only the slower version lacks a swizzle, or if its blocks share fewer tiles; else []."""
+    """Returns one Number if the thread blocks of the slower version share fewer tiles; else []."""
     if pair.fast.is_swizzled and pair.slow.is_swizzled is False:
         return [Number("2-D swizzle (1: yes)", 1, 0)]
     together = [count_read_together(each.params, pair.sizes) for each in (pair.fast, pair.slow)]
@@ -125,7 +122,7 @@ def _swizzle(pair: Pair) -> list[Number]:
 
 
 def _clusters(pair: Pair) -> list[Number]:
-    """Returns one Number, the cluster sizes, if the slower version has much larger clusters; else []."""
+    """Returns the cluster sizes if the slower version has much larger clusters; else []."""
     fast, slow = (read_size(each.params.get("num_ctas")) for each in (pair.fast, pair.slow))
     if fast is None or slow is None or slow < LARGE_CLUSTER or slow < 2 * fast:
         return []
@@ -195,7 +192,8 @@ def _find_warps_share(version: WinnerFacts, arch: str) -> float | None:
 
 
 def _guess_threads(version: WinnerFacts) -> int:
-    """Returns a guess of a thread block's threads. TMA loads and products add warps, as 116 cubins for sm_90 show."""
+    """Returns a guess of the number of threads in a thread block."""
+    # Only TMA loads and products add warps, as 116 cubins for sm_90 show.
     if not version.fact("tma_loads") and not version.fact("tensor_core_mmas"):
         return OWN_THREADS
     return OWN_THREADS + WARP_THREADS * (read_size(version.params.get("num_worker_warps")) or DEFAULT_WORKER_WARPS)

@@ -14,7 +14,7 @@ BLOCKS_AT_ONCE = 132
 
 
 def read_sizes(problem: str) -> tuple[int, ...]:
-    """Returns the sizes in a name like "320x32576x7168-bfloat16"; empty for a name of another form."""
+    """Returns the sizes in a name like "320x32576x7168-bfloat16"; () for any other name."""
     found = re.fullmatch(r"(\d+(?:x\d+)+)(?:[-:]\w+)?", problem)
     return tuple(map(int, found[1].split("x"))) if found else ()
 
@@ -35,19 +35,17 @@ def count_loaded(params: Mapping[str, int]) -> float | None:
 
 
 def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns the rows of A plus the columns of B that BLOCKS_AT_ONCE thread blocks read: for one row of square tiles,
-    133 tile sides; for eight rows, 25. Returns None if the config lacks a tile side or the swizzle's group size."""
+    """Returns the rows of A plus the columns of B that concurrent thread blocks read; None if unknown."""
     m, n = (_find_side(params, axis) for axis in ("m", "n"))
     group = next((read_size(value) for name, value in params.items() if GROUP.fullmatch(name)), None)
     if m is None or n is None or group is None:
         return None
     rows = min(group, -(-sizes[0] // m)) if len(sizes) == 3 else group
-    return rows * m + BLOCKS_AT_ONCE / rows * n
+    return rows * m + BLOCKS_AT_ONCE / rows * n  # square tiles: 133 sides for one row of tiles, 25 for eight rows
 
 
 def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns the work of whole tiles divided by the problem's work: for 1.25, a fifth of the work is padding. Returns
-    None if a size is 0, if no tile side is named, or if one of three is missing for a problem with three sizes."""
+    """Returns the work of whole tiles divided by the problem's work; None if unknown. 1.25 means 20 % padding."""
     axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
     sides = [_find_side(params, axis) for axis in axes]
     if not any(sides) or 0 in sizes or (len(sizes) == 3 and None in sides):
@@ -59,5 +57,5 @@ def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> floa
 
 
 def _find_side(params: Mapping[str, int], axis: str) -> int | None:
-    """Returns the tile's side along an axis ("m", "rows"), under a usual name (TILE_SIZE_M); None if no name fits."""
+    """Returns the tile's size along an axis such as "m" or "rows"; None if unknown."""
     return next((read_size(value) for name, value in params.items() if TILE.sub("", name).lower() == axis), None)
