@@ -1,1 +1,1 @@
-"""The commands of `tilewatch`, one module per group, and the tables that they print. They may import all of worker/."""
+"""The commands of `tilewatch`, one module per group, and the tables that they print."""

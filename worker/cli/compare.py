@@ -1,4 +1,4 @@
-"""The commands `tilewatch compare` and `tilewatch replay`. worker/cli/compare_sides.py does the work."""
+"""The commands `tilewatch compare` and `tilewatch replay`."""
 
 import shlex
 import sys
@@ -223,7 +223,7 @@ def _run(
 
 
 def _leave_out_files(arguments: Iterable[str]) -> Iterator[str]:
-    """Yields the arguments without --json, --markdown and --junit, for a command that repeats the comparison."""
+    """Yields the arguments without --json, --markdown and --junit."""
     words = iter(arguments)
     for word in words:
         if word in ("--markdown", "--junit"):
@@ -250,20 +250,18 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """Yields a temporary folder for cubins and a copy of the working tree, and deletes it at the end. Ctrl-C ends the
-    command with the exit code INTERRUPTED. A bug ends it with UNSURE, because Python's exit code for a bug, 1, means
-    "slower" here. Child processes have ended by then: the code that started a child has ended it."""
+    """Yields a temporary folder and deletes it at the end. Gives the command an exit code after Ctrl-C or a bug."""
     try:
         with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
             yield Path(scratch)
     except KeyboardInterrupt:
-        _say("tilewatch: stopped; nothing is left running")
+        _say("tilewatch: stopped; nothing is left running")  # the code that started a child has ended it
         raise typer.Exit(INTERRUPTED) from None
     except ExpectedError:
         raise
     except Exception:  # noqa: BLE001 - printed as Python would
         traceback.print_exc()
-        raise typer.Exit(UNSURE) from None
+        raise typer.Exit(UNSURE) from None  # Python's exit code for a bug, 1, means "slower" here
 
 
 def _say(line: str) -> None:

@@ -1,6 +1,4 @@
-"""Compares two versions of the code from Git, for `tilewatch compare` and `tilewatch replay`.
-
-It uses checkouts, a folder of cubins and this machine's GPU, but no server and no database."""
+"""Compares two versions of the code from Git. Needs no server and no database."""
 
 import math
 import subprocess
@@ -45,8 +43,7 @@ ALONE = Design(operators=1)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options of a comparison. `design` sets the most launches and the slowdown that fails, for each kernel and
-    problem. If `seconds` is given, no launch starts after that many seconds."""
+    """The options of a comparison. If `seconds` is given, no launch starts after that many seconds."""
 
     kernel: str | None = None
     problem: str | None = None
@@ -60,8 +57,7 @@ class Wanted:
 
 
 def find_repository(settings: Settings) -> Path:
-    """Returns the folder that TILEWATCH_REPOSITORY names, else the top folder of the Git repository around the working
-    directory. Raises RepositoryError if there is none."""
+    """Returns the repository TILEWATCH_REPOSITORY, else the repository around the working directory."""
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:
@@ -75,28 +71,27 @@ def find_repository(settings: Settings) -> Path:
 
 
 def find_library(at: Path, settings: Settings) -> str:
-    """Returns the library folder that pyproject.toml names, else TILEWATCH_LIBRARY. Raises BadProject if pyproject.toml
-    is wrong."""
+    """Returns the library folder that pyproject.toml names, else TILEWATCH_LIBRARY."""
     own = project_settings.read(at)
     return own.watch if own is not None and own.watch is not None else settings.library
 
 
 def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> Sides:
-    """Checks two commits out into `cache`, and returns their library folders. Raises RepositoryError on failure."""
+    """Checks two commits out into `cache` and returns their library folders."""
     resolved = [commits.resolve(at, revision) for revision in (base, head)]
     libraries = [_checkout(at, commit, library, cache) for commit in resolved]
     return Sides(libraries[0], libraries[1])
 
 
 def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sides:
-    """Checks HEAD out as base, copies the working tree as head, and returns both. Raises RepositoryError on failure."""
+    """Checks HEAD out as base, copies the working tree as head, and returns both."""
     commit = commits.resolve(at, "HEAD")
     changed = Library("the working tree", copy_working_tree(at, library, scratch / "working-tree"))
     return Sides(_checkout(at, commit, library, cache), changed)
 
 
 def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
-    """Returns the recordings in `named`, or those in the repository's folder `recordings` if `named` is empty."""
+    """Returns the named recordings, else all in the repository's folder `recordings`."""
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
 
 
@@ -108,8 +103,7 @@ def compare(
     bench: GpuBench | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Outcome, ...]:
-    """Returns an outcome for each target (kernel, problem and architecture). With a GPU, times the targets whose
-    machine code changed. Without a GPU, compares the machine code for each architecture in ARCHS."""
+    """Returns an outcome for each kernel, problem and architecture. Without a GPU, only machine code is compared."""
     deadline = math.inf if wanted.seconds is None else time.monotonic() + wanted.seconds
     archs, model = (ARCHS, "") if gpu is None else ((gpu.arch,), gpu.slug)
     targets = list_targets(sides.base, sides.head, Selection(archs, wanted.kernel, wanted.problem))

@@ -1,6 +1,4 @@
-"""The command `tilewatch`. An expected error is printed as a sentence on standard error, with exit code 2.
-
-Each command imports what it needs when it runs, so that `--help` is quick."""
+"""The command `tilewatch`. An expected error is printed as a sentence on standard error, with exit code 2."""
 
 import contextlib
 import io
@@ -28,6 +26,7 @@ from tilewatch.worker.cli.watch import watch
 
 EXPECTED_ERROR = 2
 
+# Commands import most of their modules when they run, so that `--help` is quick.
 cli = typer.Typer(
     name="tilewatch",
     cls=options.Commands,
@@ -97,7 +96,7 @@ def main() -> None:
 
 
 def _find_outage(error: Exception) -> str | None:
-    """Returns a sentence about an outage of Postgres if that outage made the command fail; else None."""
+    """Returns a sentence if an outage of Postgres made the command fail; else None."""
     if "sqlalchemy" not in sys.modules:  # then it was not Postgres, and importing it here would be slow
         return None
     from tilewatch.db.session import passing_trouble

@@ -1,4 +1,4 @@
-"""Defines the parameters that several commands share, with functions that read them. Imports little to be quick."""
+"""Defines the parameters that several commands share, with functions that read them."""
 
 import contextlib
 import datetime as dt
@@ -63,7 +63,7 @@ OWN_WORDS = {
 
 
 class Commands(TyperGroup):
-    """A group of commands that prints the words of OWN_WORDS instead of Typer's messages about wrong parameters."""
+    """A group of commands that prints OWN_WORDS instead of Typer's messages about wrong parameters."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -75,16 +75,16 @@ class Commands(TyperGroup):
 
 
 class NoName(ExpectedError):
-    """Raised if a command has no name to store with its action: it is empty, or it is Tilewatch's own name."""
+    """Raised if the name to store with an action is empty or Tilewatch's own."""
 
 
 def warn_of(old: str, new: str) -> Callable[[], None]:
-    """Returns a function that prints on standard error that a command was renamed."""
+    """Returns a function that prints a warning about a renamed command."""
     return lambda: print(f"tilewatch: `{old}` is `{new}` now; the old name works for one release", file=sys.stderr)
 
 
 def add_old_name(group: typer.Typer, old: str, command: Callable[..., None], new: str) -> None:
-    """Adds a hidden command under the old name of a renamed command. It prints a warning and then runs the command."""
+    """Adds a hidden command under a renamed command's old name. It prints a warning and runs the command."""
     warn = warn_of(f"{new.rpartition(' ')[0]} {old}", new)
 
     @group.command(old, hidden=True)
@@ -101,7 +101,7 @@ def settings() -> "Settings":
 
 
 def ready_database() -> str:
-    """Returns the database's URL. Raises ExpectedError if it does not answer, or has the tables of another release."""
+    """Returns the database's URL. Raises ExpectedError if it is away or has the tables of another release."""
     from tilewatch.db.migrate import require_head
     from tilewatch.db.session import require_database
 
@@ -113,7 +113,7 @@ def ready_database() -> str:
 
 @contextlib.contextmanager
 def open_session() -> "Iterator[Session]":
-    """Yields a database session, which is committed at the end. Raises the errors of `ready_database`."""
+    """Yields a database session, which is committed at the end."""
     from tilewatch.db.session import session
 
     with session(ready_database()) as opened:
@@ -121,7 +121,7 @@ def open_session() -> "Iterator[Session]":
 
 
 def require_repository(database_url: str, name: str) -> None:
-    """Raises ExpectedError if a repository has no results. The message lists the repositories that have results."""
+    """Raises ExpectedError if a repository has no results."""
     from tilewatch.db.page_reads.series import list_repositories
     from tilewatch.db.session import session
 
@@ -132,9 +132,8 @@ def require_repository(database_url: str, name: str) -> None:
 
 
 def run_dashboard_program(module: str, order: Mapping[str, Any], database_url: str) -> NoReturn:
-    """Runs a program of the dashboard with `order`, as JSON, as its argument, and ends this command with the program's
-    exit code. It is a separate process, because workers do not import the dashboard and may lack its packages."""
-    import subprocess
+    """Runs a program of the dashboard, and ends this command with the program's exit code."""
+    import subprocess  # a process, because workers do not import the dashboard and may lack its packages
 
     from tilewatch.worker.settings import CHECKOUT
 
@@ -154,14 +153,14 @@ def day(text: str | None) -> dt.date | None:
 
 
 def name_of(who: str | None) -> str:
-    """Returns the name to store with an action: `who`, else the account that runs the command. Root may be any person,
-    so at a terminal the command asks root for a name. Raises NoName if the name is empty or Tilewatch's own."""
+    """Returns the name to store with an action. Raises NoName if the name is empty or Tilewatch's own."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:
         name = (who if who is not None else getpass.getuser()).strip()
     except (KeyError, OSError):  # an account without a name, as in some containers
         name = ""
+    # Root may be any person.
     if who is None and name == "root" and sys.stdin.isatty():
         name = str(typer.prompt("Your name, to be stored with this action")).strip()
     if not name or name == ITSELF:

@@ -247,7 +247,7 @@ def score(
 
 
 def _change(number: int, who: str | None, act: Callable[[Any, "Session", str], None]) -> None:
-    """Calls `act` with the module that changes regressions, a session and a name. Prints the regression's new state."""
+    """Changes a regression by calling `act`, and prints its new state."""
     from tilewatch.db.lifecycle import regressions as life
 
     name = options.name_of(who)

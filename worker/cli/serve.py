@@ -14,7 +14,7 @@ from tilewatch.worker.local.children import CANNOT_START
 
 
 class AddressUnusable(ExpectedError):
-    """Raised if this machine cannot listen at an address and port. The message is a sentence."""
+    """Raised if this machine cannot listen at an address and port."""
 
 
 def api() -> None:

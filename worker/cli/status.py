@@ -1,4 +1,4 @@
-"""Prints `tilewatch status`, as tables or as JSON, from db/page_reads/queue.py."""
+"""Prints `tilewatch status`, as tables or as JSON."""
 
 import time
 
@@ -18,7 +18,7 @@ REFRESH_S = 2.0
 
 
 def show(database_url: str, *, as_json: bool, follow: bool) -> None:
-    """Prints the status, as JSON or as tables; if `follow`, again and again until no job is left, or until Ctrl-C."""
+    """Prints the status. If `follow`, prints it again until no job is left or until Ctrl-C."""
     now = _read(database_url)
     if as_json or not follow:
         return print_answer(now, _draw, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The command `tilewatch submit check`. worker/submitting/submit_check.py does the work."""
+"""The command `tilewatch submit check`."""
 
 import json
 import shlex
@@ -96,7 +96,7 @@ def _wait_and_print(
 
 
 def worst_code(codes: list[int]) -> int:
-    """Returns one exit code for several: 1 (slower) if any is 1, else 2 (could not tell) if any is 2, else 0."""
+    """Returns the worst of several exit codes: 1 (slower), then 2 (could not tell), then 0."""
     return next((code for code in (1, 2) if code in codes), 0)
 
 

@@ -1,4 +1,4 @@
-"""Draws regressions, messages, alarms, tokens and the score of the verdicts as tables on a terminal. Runs no query."""
+"""Draws regressions, messages, alarms, tokens and scores as tables on a terminal."""
 
 import dataclasses
 import datetime as dt
@@ -25,7 +25,7 @@ ROW_OF_A_FILE = 1_000
 
 
 def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_json: bool) -> None:
-    """Prints a dataclass, or a list of dataclasses: as JSON if `as_json`, else as the table that `draw` returns."""
+    """Prints dataclasses as JSON, or as the table that `draw` returns."""
     if as_json:
         plain = [dataclasses.asdict(row) for row in found] if isinstance(found, list) else dataclasses.asdict(found)
         print(json.dumps(plain, default=str))
@@ -34,13 +34,12 @@ def print_answer(found: Found, draw: Callable[[Found], RenderableType], *, as_js
 
 
 class Terminal(Console):
-    """A console that prints text literally, so that markup (`[/red]`) and control characters in the text have no
-    effect. In a file or a pipe, a line may have ROW_OF_A_FILE characters, so that text is not folded."""
+    """A console that prints text literally: markup such as `[/red]` and control characters have no effect."""
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False)
         if not self.is_terminal and "COLUMNS" not in os.environ:
-            self.width = ROW_OF_A_FILE
+            self.width = ROW_OF_A_FILE  # so that text is not folded
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(without_controls(text), **options)
@@ -149,7 +148,7 @@ def _hours(delay: Delay) -> str:
 
 
 def new_table(*headings: str, rows: Iterable[Sequence[object]] = ()) -> Table:
-    """Returns a table of `rows`, with a heading row if any heading has text. A cell that is None is left empty."""
+    """Returns a table, with a heading row if any heading has text. None becomes an empty cell."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading, overflow="fold")

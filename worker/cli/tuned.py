@@ -28,7 +28,7 @@ OF_FOLDERS = (Format.VLLM, Format.SGLANG)
 
 
 def _require_place(context: typer.Context, file: Path) -> Path:
-    """Returns `file`. Raises BadParameter if the format writes a single file and it cannot be written there."""
+    """Returns `file`. Raises BadParameter if the format writes one file and cannot write it there."""
     return file if context.params["written_as"] in OF_FOLDERS else require_place(file) or file
 
 
@@ -131,7 +131,7 @@ def pr(
 
 
 def _list_actions(mender: "Mender") -> Iterator[str]:
-    """Yields lines that say what would be done to the pull requests of a repository."""
+    """Yields lines about the planned changes of a repository's pull requests."""
     plan, name = mender.plan(), mender.repository.name
     path = "no tuned table" if plan.tables is None else plan.tables.path
     yield f"{name} at {short_sha(plan.tip)} ships {path}: {count_text(len(plan.actions), 'pull request')} to change"

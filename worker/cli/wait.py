@@ -1,4 +1,4 @@
-"""Waits until submitted work has ended, by asking the database. If the waiting is stopped, the jobs continue."""
+"""Waits until submitted work has ended. If the waiting is stopped, the jobs continue."""
 
 import sys
 import time
@@ -18,8 +18,7 @@ ASK_EVERY_S = 1.0
 
 
 def wait_for(database_url: str, read_state: "Callable[[Session], str | None]", look_again: str) -> None:
-    """Prints each new text from `read_state` on standard error, until it returns None. Keeps waiting while Postgres is
-    away. Ctrl-C prints `look_again`, a sentence on how to look later, and ends the command with exit code 130."""
+    """Prints each new text from `read_state` on standard error, until it returns None or until Ctrl-C."""
     from tilewatch.worker.queue.outage import once_postgres_is_back
 
     printed = None
@@ -39,7 +38,7 @@ WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
 
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
-    """Waits until no job of these submissions is open, prints their results, and exits with their `nightly_code`."""
+    """Waits until these submissions have ended, prints their results, and exits with their `nightly_code`."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.session import session
 
@@ -60,14 +59,14 @@ def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
 
 
 def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
-    """Returns REGRESSION if a regression was confirmed, WELL if all submissions ended well, else NOT_COMPLETE."""
+    """Returns the exit code for the states of submissions and their confirmed regressions."""
     if confirmed:
         return REGRESSION
     return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE
 
 
 def _write_state(opened: "Session", submission_ids: Sequence[int]) -> str | None:
-    """Returns the progress of the submissions as one line; None if none of their jobs is open."""
+    """Returns the progress of the submissions as one line; None if no job is open."""
     from tilewatch.db.models import OPEN_JOB
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.worker_reads import steps

@@ -65,7 +65,7 @@ def add(
 
 
 def _propose(clone: Path, branch: str, file: Path, python: Path | None) -> None:
-    """Writes a proposed watch file (a list of kernels to watch) and prints its place, or why none can be proposed."""
+    """Writes a proposed watch file (a list of kernels to watch) and prints its path, or why there is none."""
     from tilewatch.kernels.library_errors import LibraryError
     from tilewatch.worker.git import proposals
 

@@ -1,1 +1,1 @@
-"""The steps of a check, which compares two commits, and of a comparison of toolchains, with their reports."""
+"""The steps of a check (two commits compared) and of a comparison of toolchains, with their reports."""

@@ -1,5 +1,4 @@
-"""The step "check": times both commits' code of one operator in alternation until the verdict is certain. Each operator
-of a check has its own job, so that the worker can take a more urgent job after at most BUDGET_S seconds."""
+"""The step "check": times an operator at two commits in alternation until the verdict is certain."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Writes a stored check in the form of a report of `tilewatch compare`: the same lines, JSON and comments."""
+"""Writes a stored check as `tilewatch compare` would report it."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from tilewatch.text import short_sha
 
 
 def write_lines(story: CheckStory) -> list[str]:
-    """Returns an ended check as lines of text: the outcomes of the operators and a summary, or why it failed."""
+    """Returns an ended check as lines of text: its outcomes and a summary, or why it failed."""
     if story.check.failure is not None:
         return [f"could not be compared: {story.check.failure}"]
     return report.write_lines(*_read(story))
@@ -70,7 +70,7 @@ def read_outcome(row: CheckOperatorRow, arch: str) -> Outcome:
 
 
 def _read_verdict(row: CheckOperatorRow) -> Verdict | None:
-    """Returns the verdict on an operator; None if its timing gave none, as without launches."""
+    """Returns the verdict on an operator; None without a verdict."""
     if row.change is None:
         return None
     return Verdict(

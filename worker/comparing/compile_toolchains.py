@@ -38,11 +38,10 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def queue_gpu_half(context: Context, priority: int, wanted: ToolchainsPayload) -> list[UnsentJob]:
-    """Queues the next timing job of a report, for the first GPU model in `wanted.gpus`, and returns it in a list. The
-    list is empty if no GPU model is left. Only one job is queued, so that no two jobs work on a report at once."""
+    """Queues the next timing job of a report and returns it in a list. The list is empty if no GPU model is left."""
     if not wanted.gpus:
         return []
-    slug = wanted.gpus[0]
+    slug = wanted.gpus[0]  # only one job is queued, so that no two jobs work on a report at once
     queue = gpu_queue(slug)
     with session(context.database_url) as opened:
         job_id, _ = jobs.add(

@@ -1,7 +1,4 @@
-"""The step "prepare_check": finds the operators whose code changed, compiles them, and queues a timing job for each.
-
-Source and bytecode are compared as in `tilewatch compare` (kernels/comparing/changes.py). An operator with unchanged
-code needs no GPU. Each side has one config: the last winner in this database, else the library's tuned config."""
+"""The step "prepare_check": finds and compiles operators whose code changed, and queues a timing job for each."""
 
 from collections.abc import Iterable
 from dataclasses import replace

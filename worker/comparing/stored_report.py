@@ -1,4 +1,4 @@
-"""Keeps the report of a comparison of toolchains in the database, for jobs that fill it one after the other."""
+"""Keeps the report of a comparison of toolchains in the database while its jobs fill it."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ SAVE_EVERY_S = 10.0
 
 
 class StoredReport:
-    """The report that a job works on. The methods that save it raise LeaseLost if this worker no longer has the job."""
+    """The report that a job works on. Saving it raises LeaseLost if this worker no longer has the job."""
 
     def __init__(self, context: Context, job: ClaimedJob, lease: Lease) -> None:
         self._url, self._lease, self._saved_at = context.database_url, lease, time.monotonic()
@@ -38,7 +38,7 @@ class StoredReport:
             self.save()
 
     def discard_changes(self) -> None:
-        """Restores the report as it was when the job began, for a job whose measurements are worthless."""
+        """Restores the report as it was when the job began."""
         self.report = self._read()
         self.save()
 
@@ -59,13 +59,12 @@ class StoredReport:
 
 
 def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
-    """Returns the library and toolchains of a comparison on this machine. Without `report`, raises NotNow if a
-    toolchain is missing, as another worker may have it. With `report`, it may be missing: the store has its cubins."""
+    """Returns a comparison's library and toolchains. Without `report`, a missing toolchain raises NotNow."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     sides = tuple(
         ComparedSide(name, require_toolchain(context, name))
         if report is None
-        else find_side(name, context.toolchains, may_be_missing=True)
+        else find_side(name, context.toolchains, may_be_missing=True)  # the store has its cubins
         for name in wanted.toolchains
     )
     return Workplace(library, sides, context.spool, COMPILERS, context.compile_limit_s, context.store_url)

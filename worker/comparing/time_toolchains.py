@@ -1,6 +1,4 @@
-"""The step "time_toolchains": times a comparison of toolchains on a GPU, in short jobs between more urgent jobs.
-
-A lasting error, even a bug, ends timing on one GPU model: the report has the reason, and the next model is timed."""
+"""The step "time_toolchains": times a comparison of toolchains on a GPU, in short jobs between more urgent jobs."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -52,7 +50,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
     except Exception as error:
         if outage.passing(error) is not None:
             raise
-        was_spent = False
+        was_spent = False  # the reason goes into the report, and the next GPU model is timed
         sentence = NO_CUPTI if isinstance(error, NoCupti) else errors.sentence(error)
         failed = Timing(failure=without_passwords(sentence or first_line(error)))
         log.warning("not timed further", reason=failed.failure, exc_info=sentence is None)
@@ -69,7 +67,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _time(stored: StoredReport, context: Context, model: GpuSpec) -> bool:
-    """Times a report's cubins for at most TURN_MINUTES. Returns True if the time ran out before all were timed."""
+    """Times a report's cubins for at most TURN_MINUTES. Returns True if the time ran out first."""
     wanted, place = stored.wanted, find_place(context, stored.wanted, report=stored.report)
     used = stored.report.gpus.get(model.slug)
     left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)
@@ -80,7 +78,7 @@ def _time(stored: StoredReport, context: Context, model: GpuSpec) -> bool:
 
 
 def _read_times(context: Context, repository: str, model: GpuSpec) -> RecordedTimes:
-    """Returns the times in us of all configs in each problem's newest sweep, from which re-tuning picks configs."""
+    """Returns the times in us of all configs in each problem's newest sweep."""
     times: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
     with session(context.database_url) as opened:
         for each in winners.list_last_trials(opened, repository, model.slug):

@@ -1,5 +1,4 @@
-"""Compares the machine code of a new run's winner with the code of the previous run's winner and of the second best
-config. Idle compile workers do this, because a pair takes seconds and no verdict should wait for it."""
+"""Compares the machine code of a new run's winner with the previous run's winner and with the second best config."""
 
 import logging
 import time
@@ -26,15 +25,14 @@ RUNS_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class Compared:
-    """Counts the runs that were processed, and the pairs of cubins that were compared for these runs."""
+    """The numbers of runs and of pairs of cubins that were compared."""
 
     runs: int
     pairs: int
 
 
 def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> Compared:
-    """Compares the winners of runs that have no code diff yet, the newest run first, for about `budget_s` seconds.
-    Returns the numbers of runs and pairs. Two processes may do this at once."""
+    """Compares winners that have no code diff yet, the newest run first, for about `budget_s` seconds."""
     until = time.monotonic() + budget_s
     with session(database_url) as opened:
         run_ids = winners.list_runs_to_compare(opened, RUNS_AT_ONCE)
@@ -55,8 +53,7 @@ def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> C
 
 
 def _try_to_compare(opened: Session, store: CubinStore, run_id: int) -> int:
-    """Compares the code of a run's winner and returns the number of pairs. An unexpected error is logged, and 0 is
-    returned, so that the other runs do not wait for this one for ever."""
+    """Compares the code of a run's winner and returns the number of pairs. Returns 0 after an unexpected error."""
     try:
         with opened.begin_nested():
             return _compare(opened, store, run_id)
@@ -80,7 +77,7 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
 
 
 def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
-    """Lists the pairs of a run (other cubin, winner's cubin) whose machine code differs and was not compared yet."""
+    """Lists the pairs of cubins of a run that must still be compared. The winner's cubin is the second."""
     before_id = evidence.find_run_before(opened, run_id)
     found = winners.read_winners_of_runs(opened, [run_id] if before_id is None else [run_id, before_id])
     winner = found.get(run_id)

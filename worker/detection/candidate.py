@@ -1,5 +1,4 @@
-"""Computes from the nights and replays of one series how likely a change is, and which build probably made it.
-confirmation.py decides whether a candidate is worth a replay, and which replay to ask for next."""
+"""Computes how likely a change of one series is, and which build probably made it."""
 
 import math
 from dataclasses import dataclass, field
@@ -28,28 +27,24 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """The evidence of nightly times for a change at each build. `weighed` is the change's size / variance, `precisions`
-    is 1 / variance. Both are 0 where nights show nothing, as in the first night on a new machine. `by_code` is added to
-    a build's log-odds. It is minus infinity if the build did not change the series' machine code."""
+    """The evidence of nightly times for a change at each build. Zeros mean that nights show nothing."""
 
-    weighed: Floats
-    precisions: Floats
-    by_code: Floats = field(default_factory=lambda: np.zeros(1))
+    weighed: Floats  # the change's size / variance
+    precisions: Floats  # 1 / variance
+    by_code: Floats = field(default_factory=lambda: np.zeros(1))  # added to log-odds; -inf if the code is unchanged
 
 
 @dataclass
 class Candidate:
-    """A range of builds, after `base` up to `head`, one of which may have changed a series. `size` is the suspected
-    log(time after / time before). `size` is None for a probe: its builds are replayed for a reason other than nightly
-    times, such as new machine code. `prior` holds the log-odds of a change before nights and replays are counted."""
+    """A suspected change of a series at one of the builds after `base` up to `head`."""
 
     series: int
     base: int
     head: int
-    size: float | None
+    size: float | None  # suspected log(time after / time before); None without a suspicion from nightly times
     nightly: NightEvidence
     launch_variance: float
-    prior: float
+    prior: float  # the log-odds of a change, before nights and replays are counted
     replays: ReplayEvidence = field(default_factory=ReplayEvidence)
     fresh_since: int | None = None  # a change from this build on is reported soon; None: its age does not matter
     state: State = "open"
@@ -69,13 +64,12 @@ class Candidate:
 
     @property
     def pair_deviation(self) -> float:
-        """Returns the standard deviation of log(head time / base time) in one launch of two builds."""
+        """Returns the standard deviation of log(head time / base time) in one launch."""
         return math.sqrt(self.replays.pair_variance(self.launch_variance))
 
     @property
     def estimate(self) -> Estimate | None:
-        """Returns the estimated change at the likeliest first bad build, from the replays with base < build <= head.
-        Returns None if there is no such replay."""
+        """Returns the change that replays show at the likeliest build; None if no replay tested this build."""
         weighed, precisions, launches = self.replayed
         best = int(np.argmax(posterior(self)))
         if precisions[best] == 0.0:
@@ -84,12 +78,11 @@ class Candidate:
 
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
-        """Returns for each build the sum of size / variance, the sum of 1 / variance and the number of launches. The
-        sums are over the replays with base < build <= head."""
-        return self.replays.across(self.builds, self.launch_variance)
+        """Returns for each build the sum of size / variance, the sum of 1 / variance and the number of launches."""
+        return self.replays.across(self.builds, self.launch_variance)  # over replays with base < build <= head
 
     def expect_of_code(self, share: float) -> None:
-        """Sets the probability that the new code at `head` changed this series, as replays of other series suggest."""
+        """Sets the probability that the new code at `head` changed this series."""
         assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share
@@ -104,12 +97,12 @@ class Candidate:
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
     """Returns for each build the log-odds that it changed the series, without the prior.
 
-    This is the mixture sequential probability ratio (Robbins 1970). With x = sum of size / variance, p = sum of 1 /
-    variance and normally distributed sizes of standard deviation t, it is log L(x, p) = t^2 x^2 / (2 (1 + t^2 p)) -
-    log(1 + t^2 p) / 2. The alternative hypothesis is that something other than code moved the times of nights. The odds
-    of that are exp(-`nightly_log_odds`)."""
+    This is the mixture sequential probability ratio L (Robbins 1970), for sizes with normal deviation t. With x = sum
+    of size / variance and p = sum of 1 / variance:
+    log L = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2."""
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
     of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # smaller moves are drift
+    # The alternative: something other than code moved the times of nights, with odds exp(-nightly_log_odds).
     moved_otherwise = shown * of_nights / 2 - policy.nightly_log_odds
     of_both = _mixture(of_nights + weighed, nightly.precisions + precisions, policy)
     of_replays = _mixture(weighed, precisions, policy)
@@ -117,8 +110,7 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
 
 
 def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """Returns log L (see `log_odds`) for changes of at least `min_change`. L over all sizes is multiplied by the
-    probability of so large a change after the measurements, and divided by its probability before them."""
+    """Returns log L of `log_odds`, limited to changes of at least `min_change`."""
     spread = 1.0 + USUAL_SIZE**2 * precisions
     size, error = USUAL_SIZE**2 * weighed / spread, USUAL_SIZE / np.sqrt(spread)
     of_all = USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0
@@ -140,22 +132,21 @@ def odds(candidate: Candidate, policy: Policy) -> float:
 
 
 def likeliest_build(candidate: Candidate) -> tuple[int, float]:
-    """Returns the build that is most probably the first bad one, and this probability."""
+    """Returns the build that most probably made the change, and this probability."""
     likely = posterior(candidate)
     best = int(np.argmax(likely))
     return candidate.base + 1 + best, float(likely[best])
 
 
 def posterior(candidate: Candidate) -> Floats:
-    """Returns for each build of the range the probability that it is the first bad one."""
+    """Returns for each build the probability that it made the change."""
     logs = _location(candidate) + candidate.nightly.by_code
     likely = np.exp(logs - logs.max())
     return np.asarray(likely / likely.sum())
 
 
 def _location(candidate: Candidate) -> Floats:
-    """Returns for each build the log-likelihood that it is the first bad one, at the size that fits nights and replays
-    best. As in `log_odds`, log(1 + t^2 p) / 2 is subtracted, so replays without a change count against a build."""
+    """Returns for each build the log-likelihood that it made the change, at the size that fits best."""
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
     total = nightly.precisions + precisions
@@ -171,6 +162,7 @@ def _location(candidate: Candidate) -> Floats:
     near = np.abs(np.arange(len(both)) - best) <= 1
     unlikely = np.where(near, WILD_NIGHT_LOG_ODDS, MOST_NIGHTLY_LOG_ODDS)
     without_nights = nights[best] - unlikely + weighed**2 / 2 / np.where(precisions > 0.0, precisions, 1.0)
+    # As in log_odds, log(1 + t^2 p) / 2 is subtracted, so replays without a change count against a build.
     return np.asarray(np.maximum(both, without_nights) - np.log(1.0 + USUAL_SIZE**2 * precisions) / 2.0)
 
 

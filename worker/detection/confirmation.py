@@ -1,7 +1,4 @@
-"""Decides which replay to ask for next about a candidate: is the change real, which build made it, how large is it?
-
-A candidate is a suspected change. Its state goes from "open" to "believed" and "confirmed", or to "refuted" or
-"undecided". candidate.py computes the probabilities; this module decides whether they justify more launches."""
+"""Decides which replay to run next to confirm a suspected change, and to find its build and its size."""
 
 import math
 from dataclasses import dataclass
@@ -18,8 +15,7 @@ TELLING_DEVIATIONS = 3.3
 
 @dataclass(frozen=True)
 class Decision:
-    """Holds a candidate's next state and the replay to ask for next. If `question` is None, no further replay is needed
-    or possible, and the state is the final result."""
+    """A candidate's next state and the next replay. If `question` is None, the state is final."""
 
     state: State
     question: ReplayQuestion | None = None
@@ -27,7 +23,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A change that several builds made together, step by step: the builds after `last_good` up to `first_bad`."""
+    """A change that the builds after `last_good` up to `first_bad` made together, step by step."""
 
     last_good: int
     first_bad: int
@@ -35,15 +31,10 @@ class Ramp:
 
 
 def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
-    """Returns the builds over which a series changed step by step. Returns None if one build made the change, or if
-    there were too few launches to tell: fewer than twice the number that a bisection needs to find one build.
-
-    A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
-    The ramp begins after the last build that differs from `base` by less than two standard errors. It ends at the first
-    build from which on all replays show the whole change, within two standard errors. A candidate has a ramp only if it
-    has at least three builds and each may have changed the code. Without the rule about code, ramps ended at builds
-    with unchanged code (benchmarks/judge.py, seeds 2000 to 2002, 2026-11-23)."""
+    """Returns the builds over which a series changed in several steps; None without clear evidence of several steps."""
     by_code = candidate.nightly.by_code
+    # Without the rule about code, ramps ended at builds with unchanged code (benchmarks/judge.py, seeds 2000 to 2002,
+    # 2026-11-23).
     if len(candidate.builds) < 3 or by_code.max() > 0.0 or not np.isfinite(by_code).all():
         return None
     estimates = candidate.replays.estimates(candidate.launch_variance)
@@ -53,6 +44,8 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
     whole = pairs[-1][1]
     spent = sum(each.launches for _, each in pairs[:-1])
     half = (TELLING_DEVIATIONS * candidate.pair_deviation / max(abs(whole.size), policy.min_change)) ** 2
+    # A build half-way up a ramp is as far from the level before as from the level after, however often it is replayed.
+    # Fewer than twice the launches that a bisection needs are too few to tell.
     if spent < max(2.0 * math.log2(len(candidate.builds)) * half, policy.most_launches / 2):
         return None
     before, complete = candidate.base, candidate.head
@@ -68,15 +61,14 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
 
 
 def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay to ask for next, and moves the candidate to its next state. Returns None if no replay is to be
-    asked for; the candidate's state is then the final result."""
+    """Moves a candidate to its next state and returns the next replay; None if the state is final."""
     decision = decide(candidate, policy)
     candidate.state = decision.state
     return decision.question
 
 
 def decide(candidate: Candidate, policy: Policy) -> Decision:
-    """Returns the next state and replay that follow from the nights and replays of a candidate so far."""
+    """Returns a candidate's next state and the next replay."""
     # Replays may have moved the likeliest build to one that no replay has tested.
     untested = candidate.state == "believed" and candidate.estimate is None
     decision = Decision("open" if untested else candidate.state)
@@ -88,8 +80,7 @@ def decide(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def is_believable(candidate: Candidate, policy: Policy) -> bool:
-    """Returns whether a change can be reported: it is large enough, likely enough, and narrowed down to few enough
-    builds. A "believed" change may stop being believable, if further launches show that it is too small."""
+    """Returns whether a change is large enough, likely enough and located well enough to be reported."""
     estimate = candidate.estimate
     if estimate is None or candidate.state not in ("believed", "confirmed"):
         return False
@@ -100,25 +91,23 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Returns whether `launches` more launches are worthwhile: the probability of the change, times the number of
-    launches that its report is worth, is at least `launches`."""
+    """Returns whether a change with these log-odds is worth this number of launches."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns whether a change can pass `is_worth` at all: a quick test before a candidate is opened."""
+    """Returns whether a change with these log-odds can be worth a replay."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
 def next_launches(candidate: Candidate, policy: Policy) -> int:
-    """Returns how many launches to ask for next: few enough to end early, enough to see a change of the suspected size.
-    If the log ratio of one launch has standard deviation d, the mean of n launches shows the size at sqrt(n) size / d
-    standard deviations. n is chosen so that this is sqrt(1.5)."""
+    """Returns the number of launches for the next replay. A smaller suspected change needs more launches."""
     estimate = candidate.estimate
     if candidate.size is None and estimate is None:
         return policy.first_launches
     suspected = estimate.size if candidate.size is None and estimate is not None else candidate.size
     size = max(abs(suspected or 0.0), policy.min_change)
+    # The mean of n launches shows the size at sqrt(n) size / deviation standard deviations: here sqrt(1.5).
     wanted = math.ceil(min(1.5 * (candidate.pair_deviation / size) ** 2, policy.least_launches))
     return max(wanted, policy.first_launches)
 
@@ -128,7 +117,7 @@ def _has_odds(candidate: Candidate, policy: Policy) -> bool:
 
 
 def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
-    """Returns "believed" with the next replay to find the change's build and size; "confirmed" if both are known."""
+    """Returns the next state and replay of a candidate whose change is believed."""
     question = _locate(candidate, policy)
     if question is not None:
         return Decision("believed", question)
@@ -142,7 +131,7 @@ def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
-    """Returns "believed", "refuted" (worth no launches), "undecided" (no launches left), or "open" with a replay."""
+    """Returns the next state and replay of a candidate that is open."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations
@@ -170,8 +159,7 @@ def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
 
 
 def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay that splits the candidate's builds into halves of equal probability. Returns None if one build
-    has nearly all of the probability, if several builds made the change together, or if no replay is left to try."""
+    """Returns the replay that splits the builds into halves of equal probability; None if none is needed or left."""
     likely = posterior(candidate)
     estimate, differences = candidate.estimate, candidate.replays.differences
     assert estimate is not None, "a candidate is believed on replays"
@@ -192,7 +180,7 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
-    """Returns how many launches a report of this change is worth: more for a recent change than for an old one."""
+    """Returns the number of launches that a report of this change is worth. A recent change is worth more."""
     if candidate.fresh_since is None:
         return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())

@@ -1,8 +1,4 @@
-"""Takes the nights in order, asks for replays of series that may have changed, and confirms changes.
-
-It has no database, no clock and no randomness, so the same nights and replay answers give the same changes. Only
-replays of believed changes may exceed the budget of launches. scope_state.py keeps the nights and replays, suspicion.py
-searches the nights, and confirmation.py decides which replay to ask for next."""
+"""Takes nights in order, asks for replays, and confirms changes. The same input gives the same changes."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -32,22 +28,19 @@ class Response:
 
 
 class Detector:
-    """Finds changes of series, night by night. Call `add_night`, then `add_answers` while the response has questions.
-    Unanswered questions are discarded when the next night is added. `launches` is the number of launches of a series in
-    a night. The budget of replay launches is a share of the launches of all series."""
+    """Finds changes of series. Call `add_night`, then `add_answers` while the response asks for replays."""
 
     def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()  # the caller may set another budget each night
         self.state = ScopeState(series, self.policy)
         self.series, self.nights = self.state.series, self.state.nights
-        self.launches = launches
+        self.launches = launches  # of a series in a night
         self.budget = ReplayBudget(self.policy)
         self.candidates: dict[int, Candidate] = {}
         self.awaited: dict[int, ReplayQuestion] = {}
 
     def add_night(self, build: int, readings: Mapping[int, Reading]) -> Response:
-        """Adds the readings of a night, by series. Returns the changes and questions that follow from them. The newest
-        build may get several nights. A night of an older build is ignored."""
+        """Adds the readings of a night, by series. Returns the new changes and the replays to run."""
         changes = self._close_all()
         builds = self.nights.builds
         if builds and build < builds[-1]:
@@ -60,7 +53,7 @@ class Detector:
         return self._next_questions(changes)
 
     def add_answers(self, answers: Iterable[ReplayAnswer]) -> Response:
-        """Adds replay answers. Returns new changes and questions. Unanswered questions are not asked again tonight."""
+        """Adds the results of replays. Returns the new changes and the replays to run."""
         self.budget.rounds += 1
         awaited, self.awaited = self.awaited, {}
         for answer in answers:
@@ -78,7 +71,7 @@ class Detector:
         return self._next_questions([])
 
     def give_verdict(self, series: int) -> SeriesVerdict:
-        """Returns the verdict on a series after the newest night and the answers so far."""
+        """Returns the verdict on a series after the newest night and the replays so far."""
         return give_verdict(self.state, series, self.candidates.get(series))
 
     def _open(self, column: int, log_odds: float) -> None:
@@ -107,8 +100,7 @@ class Detector:
                     self.candidates[key] = probe
 
     def _next_questions(self, changes: list[ConfirmedChange]) -> Response:
-        """Returns the next question of each candidate, except noisy ones that wait (NOISY). Closes each candidate that
-        has no further question, and adds its change to `changes` if the change is confirmed."""
+        """Returns the replays to run. Closes finished candidates, and adds their confirmed changes to `changes`."""
         questions: list[ReplayQuestion] = []
         quietest: dict[int, float] = {}  # by build: the least noise of the open candidates with new code there
         for candidate in sorted(self.candidates.values(), key=lambda each: (each.pair_deviation, each.series)):
@@ -142,8 +134,7 @@ class Detector:
         return question
 
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
-        """Closes a candidate. Returns a list with its change if the change is confirmed, else an empty list. A
-        confirmed change starts a new level of the series. The replays of an unconfirmed change are kept as evidence."""
+        """Closes a candidate. Returns a list with its change if the change is confirmed, else an empty list."""
         del self.candidates[candidate.series]
         if candidate.estimate is None:
             return []
@@ -156,7 +147,7 @@ class Detector:
         return [change] if change is not None else []
 
     def _close_all(self) -> list[ConfirmedChange]:
-        """Closes all candidates of the last night and returns their confirmed changes. A believable candidate in state
-        "believed" counts as confirmed too, although its size or its build may be less certain."""
+        """Closes all candidates and returns their confirmed changes."""
         self.awaited.clear()
+        # A believable change counts as confirmed too, although its size or its build may be less certain.
         return [change for candidate in tuple(self.candidates.values()) for change in self._close(candidate)]

@@ -1,8 +1,7 @@
-"""Keeps the times of all series of a scope (one repository and GPU model), and subtracts the noise that series of a
-node share. Measures how far levels moved. A level is the typical log time of a series over some nights.
+"""Keeps the times of all series of a repository on a GPU model, and subtracts the noise that a node's series share.
 
-Arrays have one row per night, the newest last, and one column per series. A cell is NaN where a series was not
-measured. An environment is a machine with a toolchain."""
+Arrays have one row per night, the newest last, and one column per series. NaN means that a series was not measured. An
+environment is a machine with a toolchain."""
 
 from collections.abc import Mapping, Sequence
 
@@ -40,7 +39,7 @@ class Nights:
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """Adds a night with its readings, by column. A series without a usable reading keeps its last environment."""
+        """Adds a night with its readings, by column."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
@@ -72,13 +71,12 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """Returns the last build with a series' old code if tonight's code is new. Otherwise returns None."""
+        """Returns the last build with a series' old code. Returns None if tonight's code is not new."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
-        """Fills in each series' `code_changes` for the nights since its last known code: SAME_CODE if tonight's code is
-        equal, else the number of these nights. Leaves UNKNOWN_CODE if one of the codes is unknown."""
+        """Notes in `code_changes` for each series whether tonight's code differs from its last known code."""
         rows = len(self.code_changes)
         for column, reading in readings.items():
             if reading.code is None:
@@ -97,23 +95,22 @@ class Nights:
         return np.asarray((self.environments[-1] != before) & (before != NO_ENVIRONMENT))
 
     def _launch_variance(self) -> Floats:
-        """Returns for each series the variance of one launch's median: the mean of the nights' variances, each limited
-        to 8 times their median. Their median alone would miss nights whose launches have two typical times."""
+        """Returns for each series the variance of one launch's median."""
+        # The median alone would miss nights whose launches have two typical times.
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
         return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 
     def noise(self) -> Floats:
-        """Returns for each series the standard deviation of one night's level. It is estimated from differences between
-        nights, because a step in the level affects only the few differences across the step.
+        """Returns for each series the standard deviation of one night's level.
 
-        It is 1.4826 median |x_(i+lag) - x_i| / sqrt(2) of the log times x, for the lag, 1 or 5, that gives more. Noise
-        that lasts for several nights does not show at lag 1. It is at least 0.85 sqrt(launch variance / launches)."""
+        It is 1.4826 median |x_(i+lag) - x_i| / sqrt(2) of the log times x, for the lag, 1 or 5, that gives more."""
         rows = slice(-self.policy.before_nights, None)
         # Missing nights are sorted to the front: else a series measured every other night would have no neighbours.
         order = np.argsort(np.isfinite(self.residuals[rows]), axis=0, kind="stable")
         residuals = np.take_along_axis(self.residuals[rows], order, axis=0)
         environments = np.take_along_axis(self.environments[rows], order, axis=0)
         noise = np.maximum(self.policy.min_change / 6.0, 0.85 * np.sqrt(self.variances / self.launches))
+        # Differences, because a step affects few of them. Noise that lasts for several nights does not show at lag 1.
         for lag in (1, 5):
             pairs = np.where(
                 environments[lag:] == environments[:-lag], np.abs(residuals[lag:] - residuals[:-lag]), np.nan
@@ -125,7 +122,7 @@ class Nights:
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """Returns how far the level of each series moved at each night since its build in `history_since`."""
+        """Returns how far each series' level moved at each night since the series' build in `history_since`."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts
@@ -133,18 +130,18 @@ class Nights:
         return scan_steps(self.residuals, here, earlier, self.nodes, self.noise(), self.policy)
 
     def align(self, column: int, row: int, size: float) -> None:
-        """Adds the size of a confirmed change to a series' log times before `row`, to make later nights comparable."""
+        """Shifts a series' log times before `row` by the size of a confirmed change."""
         self.times[:row, column] += size
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """Returns by how much a series' level moved `age` nights ago: the level since then minus the level before."""
+        """Returns how far a series' level moved `age` nights ago."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:
-        """Returns how far a kernel's and its baseline's log times moved `age` nights ago, in tonight's environment."""
+        """Returns how far the log times of a series and of its baseline moved `age` nights ago."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)
@@ -159,7 +156,7 @@ class Nights:
         return middle - float(np.median(before))
 
     def _environment_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the rows of each series' first night in its present environment and in its previous environment."""
+        """Returns for each series the first row of its present environment and of its previous environment."""
         row = np.arange(len(self.environments))[:, None]
         starts = np.where(self.environments != self.environments[-1], row + 1, 0).max(axis=0)
         before = self.environments[np.maximum(starts - 1, 0), np.arange(len(starts))]

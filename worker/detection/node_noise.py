@@ -1,9 +1,7 @@
 """Estimates the part of a night's times that all series of a node share, so that it can be subtracted.
 
-A node is slow in a few ways (clock, memory, temperature), each of which affects its kernels and baselines to different
-degrees. The model is x_j = sum_k w_jk f_k + e_j, with normal factors f_k and a noise e_j of each column. Column j holds
-the logarithm of the time of one series or of a baseline. The node's part in a kernel's columns is estimated without
-these columns. Otherwise the effect of a commit on all problems of the kernel would be subtracted as the node's."""
+The model is x_j = sum_k w_jk f_k + e_j: x_j is the log time of a series or baseline, f_k a normal factor, e_j noise. A
+kernel's own columns are not used for its estimate. Otherwise the effect of a commit would be subtracted too."""
 
 from dataclasses import dataclass
 
@@ -28,7 +26,7 @@ MANY_COLUMNS = 12
 
 @dataclass(frozen=True)
 class Loadings:
-    """Holds the `weights` with which a node's factors move its columns. The last factor moves all columns alike."""
+    """The weights with which a node's factors move its columns. The last factor moves all columns alike."""
 
     weights: Floats  # columns x factors
     own: Floats  # the own variance of each column
@@ -56,9 +54,8 @@ def learn(moves: Floats) -> Loadings:
 def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
     """Returns the node's part in each column of `of`, night by night, estimated from the columns of other kernels.
 
-    `levels` (nights x columns) holds each column's distance from its usual level. `kernels` holds each column's kernel,
-    or -1 for a baseline, which no commit changes. The factors of a night are their posterior mean, (W' D^-1 W + P)^-1
-    W' D^-1 x, with the columns' noise variances D and the factors' precisions P."""
+    `levels` (nights x columns) holds each column's distance from its usual level. A night's factors are their posterior
+    mean, (W' D^-1 W + P)^-1 W' D^-1 x, with the columns' noise variances D and the factors' precisions P."""
     weights, own = learned.weights, learned.own
     present = np.isfinite(levels)
     values = np.nan_to_num(levels)
@@ -86,10 +83,9 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns each series' share: the factor by which the node's part shows in the series' times. A share is the slope
-    (sum x y + p) / (sum x^2 + p) of the series' moves y between nights over the node's moves x. The prior p has the
-    weight of PRIOR_NIGHTS nights at slope 1. A share close to 1 is set to 1. A share differs from 1, for example, if
-    the node's part comes from a single baseline."""
+    """Returns for each series the factor by which the node's part shows in its times.
+
+    It is the slope (sum x y + p) / (sum x^2 + p) of the series' moves y over the node's moves x, with a prior p."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
     shares = np.ones(moves.shape[1])
     for column in np.flatnonzero(there.sum(axis=0) >= PRIOR_NIGHTS):
@@ -106,8 +102,7 @@ def _clip(values: Floats) -> Floats:
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Returns the weights (columns x factors) of the principal factors of the correlations between columns. Leaves out
-    factors whose eigenvalue pure noise may have: up to (1 + sqrt(columns / nights))^2 (Marchenko and Pastur, 1967)."""
+    """Returns the weights (columns x factors) of the principal factors of the correlations between columns."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:
@@ -116,7 +111,7 @@ def _factors(scaled: Floats, nights: int) -> Floats:
     deviation = np.sqrt(np.maximum(np.diag(alike), 1e-12))
     alike = alike / deviation[:, None] / deviation[None, :]
     values = np.linalg.eigvalsh(alike)
-    by_chance = (1.0 + np.sqrt(columns / nights)) ** 2
+    by_chance = (1.0 + np.sqrt(columns / nights)) ** 2  # of pure noise (Marchenko and Pastur, 1967)
     count = min(MOST_FACTORS, int((values > by_chance).sum()), columns // 2)
     if count == 0:
         return none

@@ -1,5 +1,4 @@
-"""Defines the thresholds of the judge, which decides whether a time changed. A policy file is a JSON object of the
-thresholds that differ from the default. The file's name without the extension is stored with each verdict."""
+"""Defines the thresholds that decide whether a time changed. A policy file is a JSON object of changed thresholds."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -12,8 +11,7 @@ from tilewatch.given_files import BadFile, read_given_text
 
 @dataclass(frozen=True)
 class Policy:
-    """Holds the thresholds of the judge, tuned on simulated histories (benchmarks/judge.py). The published error rates
-    were measured on histories with other random seeds. Log-odds are natural logarithms."""
+    """The thresholds of the judge, tuned on simulated histories. Log-odds are natural logarithms."""
 
     name: str = "replay-12"
     min_history: int = 5  # earlier nights on the same machine and toolchain that a verdict needs
@@ -45,11 +43,11 @@ MOST = 1_000_000
 
 
 class BadPolicy(ExpectedError, ValueError):
-    """Raised if a policy file cannot be used. The message is a sentence that names the file and the error."""
+    """Raised if a policy file cannot be used."""
 
 
 def load(path: Path | None) -> Policy:
-    """Reads the policy from a file. Returns the default if `path` is None. Raises BadPolicy if the file is invalid."""
+    """Returns the policy in a file, or the default without a file. Raises BadPolicy if the file is invalid."""
     if path is None:
         return Policy()
     try:

@@ -18,20 +18,19 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """The times in us of one series in one night, a tuple per launch: of the kernel and, if there is one, of its
-    baseline. `code` identifies the machine code that was measured; None if it is not known."""
+    """The times in us of one series in one night, a tuple per launch."""
 
     build: int
     machine: str
     env: str
     kernel_us: tuple[tuple[float, ...], ...]
     baseline_us: tuple[tuple[float, ...], ...]
-    code: str | None = None
+    code: str | None = None  # identifies the machine code that was measured; None if unknown
 
 
 @dataclass(frozen=True)
 class NightLevel:
-    """Holds the logarithm of a series' time in one night, its variance in one launch, and the number of launches."""
+    """The logarithm of a series' time in one night, its variance in one launch, and the number of launches."""
 
     time: float
     launch_variance: float
@@ -39,12 +38,11 @@ class NightLevel:
 
 
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
-    """Returns the level of one series in one night, from the samples of its launches; None if no time is usable.
-    Launches differ more than the samples within a launch, so each launch counts as one value. The variance of a single
-    launch is estimated from its n samples, as the variance of their median: pi/2 sigma^2 / n."""
+    """Returns the level of one series in one night; None if no time is usable."""
     samples = [ordered for launch in launches if (ordered := sorted(filter(is_time, launch)))]
     if not samples:
         return None
+    # Each launch counts as one value, because launches differ more than the samples within a launch.
     logs = sorted(math.log(_median(each)) for each in samples)
     count = len(logs)
     if count > 1:
@@ -53,7 +51,7 @@ def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
         return NightLevel((mean + _median(logs)) / 2, variance, count)  # a wild launch moves this half as far as a mean
     middle = _median(samples[0])
     spread = MAD_TO_DEVIATION * _median(sorted(abs(each / middle - 1.0) for each in samples[0]))
-    return NightLevel(logs[0], math.pi / 2 * spread**2 / len(samples[0]), 1)
+    return NightLevel(logs[0], math.pi / 2 * spread**2 / len(samples[0]), 1)  # the variance of the samples' median
 
 
 def is_time(time_us: float) -> bool:

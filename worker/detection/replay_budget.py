@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: its own share, and what earlier nights left over."""
+"""Counts the replay launches that a night may spend: its own share, and the rest of earlier nights."""
 
 from dataclasses import dataclass, field
 
@@ -14,8 +14,7 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds a night's share of launches to the budget, and also the launches of questions that were never answered.
-        The budget is limited to the launches of one suspicion, or to the night's share if that is larger."""
+        """Adds to the budget a night's share of launches, and the launches of replays that were never answered."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())
@@ -27,7 +26,7 @@ class ReplayBudget:
         return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
-        """Returns whether tonight's own share covers `launches`, without what earlier nights left over."""
+        """Returns whether tonight's own share is enough for these launches."""
         return min(self.unspent, self.left) >= launches
 
     @property

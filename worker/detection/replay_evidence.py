@@ -1,7 +1,4 @@
-"""Estimates from the replays of one series how much slower one build is than another, and how certain that is. The
-times of nights are not used.
-
-A replay times two builds alternately on one GPU in the same minutes, so both are affected alike by the node."""
+"""Estimates how much slower one build is than another, from replays of both builds on one GPU."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -24,7 +21,7 @@ more from zero, because an earlier build may have made that change."""
 
 @dataclass(frozen=True)
 class ReplayQuestion:
-    """A request to time two builds of a series in `launches` fresh processes. Each gives a median time per build."""
+    """A request to time two builds of a series, in a number of fresh processes (launches)."""
 
     series: int
     base: int
@@ -34,8 +31,7 @@ class ReplayQuestion:
 
 @dataclass(frozen=True)
 class ReplayAnswer:
-    """Holds the medians in us of a replay's launches. Entry i of `base_us` and entry i of `head_us` come from the same
-    launch. Both are empty if the question could not be answered."""
+    """The median times in us of two builds, an entry per launch. Both are empty if the replay was not possible."""
 
     series: int
     base: int
@@ -46,7 +42,7 @@ class ReplayAnswer:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Holds log(head build's time / base build's time), the standard error of this log, and the number of launches."""
+    """The estimated log(head build's time / base build's time), its standard error, and the number of launches."""
 
     size: float
     error: float
@@ -66,7 +62,7 @@ class Estimate:
 
 @dataclass
 class ReplayEvidence:
-    """Holds log(head_us / base_us) of each launch, for each pair of builds (base, head) that was replayed."""
+    """The log(head_us / base_us) of each launch, for each pair of builds (base, head) that was replayed."""
 
     differences: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -74,7 +70,7 @@ class ReplayEvidence:
     _variance: float = 0.0
 
     def add(self, answer: ReplayAnswer) -> int:
-        """Adds an answer and returns the number of its launches with usable times of both builds."""
+        """Adds the launches of a replay. Returns the number of launches with usable times of both builds."""
         times = zip(answer.base_us, answer.head_us, strict=False)
         usable = [math.log(head) - math.log(base) for base, head in times if is_time(base) and is_time(head)]
         if usable:
@@ -84,7 +80,7 @@ class ReplayEvidence:
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Returns the estimate for each pair of builds. All use one launch variance, of past nights and all replays."""
+        """Returns the estimate for each pair of builds."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -95,12 +91,12 @@ class ReplayEvidence:
         return self._estimates
 
     def pair_variance(self, launch_variance: float) -> float:
-        """Returns the variance of log(head_us / base_us) in one launch of both builds."""
+        """Returns the variance of log(head_us / base_us) in one launch."""
         self.estimates(launch_variance)
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Returns for each build k the sums of size / error^2, 1 / error^2 and launches where base < k <= head."""
+        """Returns the summed evidence of replays for each build: size / error^2, 1 / error^2 and launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
@@ -124,18 +120,17 @@ def compute_log_ratios(base_us: Iterable[float], head_us: Iterable[float]) -> li
 
 
 def estimate_pair(differences: Sequence[float], launch_variance: float) -> Estimate:
-    """Estimates the size of a change from log(head_us / base_us) of each launch of one pair of builds."""
+    """Returns the estimated size of a change, from log(head_us / base_us) of each launch."""
     return _estimate(differences, _variance(_spread(differences), len(differences) - 1, launch_variance))
 
 
 def _variance(spread: float, free: int, launch_variance: float) -> float:
-    """Returns the variance of log(head_us / base_us) in one launch: (k s0 + spread) / (k + free). k is PRIOR_LAUNCHES,
-    s0 the variance of past nights, `free` the degrees of freedom. s0 is needed because replays have few launches."""
+    """Returns the variance of log(head_us / base_us) in one launch, estimated from replays and past nights."""
     return (PRIOR_LAUNCHES * _past(launch_variance) + spread) / (PRIOR_LAUNCHES + free)
 
 
 def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
-    """Returns the estimate by Huber's mean, in which no launch counts as more than two deviations from the centre."""
+    """Returns the estimate by Huber's mean, which limits the effect of wild launches."""
     count = len(differences)
     centre = median(differences)
     reach = 2.0 * math.sqrt(pair_variance)

@@ -1,6 +1,4 @@
-"""Keeps the nights of a scope (a repository on a GPU model): times, replay answers since the last change, and evidence.
-
-Opens candidates, which are suspected changes, and keeps their results. detector.py asks for replays."""
+"""Keeps the nights, the replays and the suspected changes of one repository on one GPU model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +67,7 @@ class ScopeState:
         self._plan_probes()
 
     def possible_changes(self) -> list[tuple[int, float]]:
-        """Lists series (columns) with a change that may be worth replays, likeliest first, each with its log-odds."""
+        """Lists the series whose change may be worth replays, likeliest first, as pairs of column and log-odds."""
         if self.evidence is None:
             return []
         by_series = np.log(self.policy.changes_a_point) + np.logaddexp.reduce(self.evidence.log_odds, axis=0)
@@ -77,9 +75,7 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """Returns how many of the last nights may have measured a changed series; 0 if its code was always the same. If
-        tonight's code is new, counts the nights since the last one with the old code; else since the first whose code
-        may be new. Counts at most `after_nights` nights, and none before the series' last change."""
+        """Returns how many of the last nights may have measured a changed series; 0 if its code never changed."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -87,7 +83,7 @@ class ScopeState:
         may = np.flatnonzero(code_changes != SAME_CODE)
         if not len(may):
             return 0
-        newest = int(code_changes[-1])
+        newest = int(code_changes[-1])  # if the code is new: the nights since the last night with the old code
         return min(ages, newest) if newest > 0 else ages - int(may[0])
 
     def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
@@ -118,24 +114,21 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns the first fresh build. A change from this build on is worth more launches. It is the earlier of two:
-        the first build of the scope's last `fresh_nights` nights, and the first build newer than the series' old
-        nights. Old are all but its last `fresh_nights` measured nights (all but the last one, if code is known)."""
+        """Returns the first fresh build. A change from this build on is worth more launches."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_probes(self) -> list[Candidate]:
-        """Lists a probe for each series with new machine code tonight: a replay of tonight's build and the last build
-        with the old code. The least noisy series is first, because its answer shows what to expect of the others."""
+        """Lists a replay of the old and the new code for each series with new code tonight, the least noisy first."""
         probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
             head, base = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
             if 0 < head - base <= MOST_BUILDS:
                 probes.append(self._open_code_probe(self.keys[column], base, head))
-        return sorted(probes, key=lambda probe: probe.pair_deviation)
+        return sorted(probes, key=lambda probe: probe.pair_deviation)  # the first answer helps to predict the others
 
     def _open_code_probe(self, key: int, base: int, head: int) -> Candidate:
         share = self.code_share(head)
@@ -145,8 +138,7 @@ class ScopeState:
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """Yields a probe (a replay of the changed build) for each other series with the kernel and node of a confirmed
-        change. If tonight's launches run out first, this build counts as likelier for these series on later nights."""
+        """Yields a replay of a changed build for each other series of the same kernel and node."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
@@ -154,22 +146,21 @@ class ScopeState:
             if is_other and self.nights.measured[series.column]:
                 probe = self._open_code_probe(key, change.first_bad - 1, change.first_bad)
                 if probe.has_builds:
-                    self._sibling_changed[night, series.column] = True
+                    self._sibling_changed[night, series.column] = True  # likelier on later nights, if launches run out
                     yield probe
 
     def code_share(self, build: int) -> float:
-        """Returns the probability that new code at a build changed a series' time. It is the mean of a beta
-        distribution, from a prior and from replays of the series that have new code at this build."""
+        """Returns the probability that new code at a build changed a series' time."""
         answers = self._code_answers.get(build, {})
         guess = probability_of(self.policy.reasoned_log_odds)
         return float((CODE_PRIOR_SERIES * guess + sum(answers.values())) / (CODE_PRIOR_SERIES + len(answers)))
 
     def note_code_answer(self, candidate: Candidate, probability: float) -> None:
-        """Stores `probability`: after a candidate's replays, that the new code at `head` changed the series."""
+        """Stores the probability that the new code at a candidate's `head` changed the series."""
         self._code_answers.setdefault(candidate.head, {})[candidate.series] = probability
 
     def open_probe(self, key: int, base: int, head: int, prior: float) -> Candidate:
-        """Returns a probe (a candidate without a size), for builds to replay for another reason than nightly times."""
+        """Returns a candidate that is replayed for another reason than nightly times (a probe)."""
         series, column = self.series[key], self.series[key].column
         nightly = NightEvidence(*np.zeros((3, head - base)))
         at = np.searchsorted(np.asarray(self.nights.builds), np.arange(base + 1, head + 1))
@@ -177,9 +168,8 @@ class ScopeState:
         return Candidate(key, base, head, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Yields each series that has had `min_history` nights on a new machine or toolchain, with its probe: a replay
-        of tonight's build and of the last build before the new machine or toolchain. The probe is None if no build can
-        have changed the series. The caller sets `probe_at` to None when it uses the probe: a series gets only one."""
+        """Yields each series after enough nights on a new machine or toolchain, with a replay across the switch. The
+        replay is None if no build can have changed the series."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
@@ -190,10 +180,11 @@ class ScopeState:
             probe = None
             if 0 < last - base <= MOST_BUILDS:
                 probe = self.open_probe(key, base, last, prior)
+            # The caller sets probe_at to None when it uses the probe, because a series gets only one.
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a series' new level at the build of an expected change. Earlier nights and replays no longer count."""
+        """Starts a series' new level at an expected change. Earlier nights and replays no longer count."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 
@@ -202,8 +193,7 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Starts a new level at a candidate's change, and returns the change. Returns None if the candidate's likeliest
-        build was not replayed."""
+        """Starts a new level at a candidate's change and returns the change; None if no replay tested its build."""
         estimate = candidate.estimate
         if estimate is None:
             return None
@@ -237,8 +227,7 @@ class ScopeState:
             self.evidence.log_odds[again] = -np.inf  # a build that had a night already is no new one
 
     def _by_code(self) -> Floats:
-        """Returns how much machine code adds to the log-odds of a change, by build (row) and series (column): more
-        where the code is new or changed another problem of the kernel, minus infinity where the code is unchanged."""
+        """Returns the log-odds that machine code adds, by build and series; minus infinity for unchanged code."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         is_likely = (builds > 0) | self._sibling_changed
@@ -255,8 +244,8 @@ class ScopeState:
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], base: int, head: int) -> NightEvidence:
-    """Returns the evidence for each build after `base` up to `head`. A build without a night gets the evidence of the
-    next night, because all builds between two nights are equally likely."""
+    """Returns the evidence for each build after `base` up to `head`."""
     at = np.searchsorted(np.asarray(builds), np.arange(base + 1, head + 1))
+    # All builds between two nights are equally likely.
     by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])
     return NightEvidence(nightly.weighed[at], nightly.precisions[at], by_code)

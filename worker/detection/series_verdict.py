@@ -1,4 +1,4 @@
-"""Gives the verdict on a series after its newest night and the replay answers so far."""
+"""Gives the verdict on a series after its newest night and its replays so far."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ MOST_LOG_CHANGE = 700.0
 
 
 def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> SeriesVerdict:
-    """Returns a verdict: a confirmed change, "undecided" if `candidate` is given or history short, or "unchanged"."""
+    """Returns the verdict on a series. A suspected change that no replay has confirmed is "undecided"."""
     series, policy, nights, evidence = state.series[key], state.policy, state.nights, state.evidence
     column = series.column
     here = nights.times[int(nights.starts[column]) :, column] if nights.builds else np.empty(0)

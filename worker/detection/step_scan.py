@@ -1,8 +1,6 @@
-"""Measures how far the level of each series moved at each recent night: the mean from this night on, minus the mean
-before. Computes the variance of this move too.
+"""Measures how far the level of each series moved at each recent night, and the variance of this move.
 
-Scans all series and all nights at once. Nights on the previous machine or toolchain are used too, shifted by the
-typical move of the node's series when the machine or toolchain changed."""
+The move is the mean from this night on, minus the mean before. Nights before a change of machine count too."""
 
 from dataclasses import dataclass
 
@@ -27,21 +25,20 @@ MOVE_SPREAD_FACTOR = 1.5
 
 @dataclass(frozen=True)
 class Scan:
-    """Holds how far the level of each series (column) moved at each recent night (row 0 is the newest): `steps`, in
-    units of `noise`, and their `variances`, in squared noises. Both are NaN without enough history."""
+    """The moves of each series' level at each recent night, in units of `noise`. Row 0 is the newest night."""
 
     steps: Floats
-    variances: Floats
+    variances: Floats  # in squared noises; NaN without enough history, as in `steps`
     noise: Floats
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Returns how far levels moved, from nights on the present (`here`) and last (`earlier`) machine and toolchain."""
+    """Returns how far levels moved. `here` and `earlier` mark the nights in the present and in the last environment."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2
     new = _Sums(_clip(residuals, here, noise, policy))
-    old = _Sums(_clip(residuals, earlier, noise, policy) + common / noise)
+    old = _Sums(_clip(residuals, earlier, noise, policy) + common / noise)  # shifted by the typical move of the node
     at = rows - np.arange(1, min(policy.after_nights, rows - 1) + 1)
     since = np.maximum(at - policy.before_nights, 0)
     before_new, before_old = new.between(since, at), old.between(since, at)
@@ -58,7 +55,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
 
 
 class _Sums:
-    """Holds cumulative sums and counts of values, NaN left out. `between` gives sum and count of a span of nights."""
+    """Cumulative sums and counts of values over nights. NaN does not count."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -70,8 +67,7 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean over two spans of nights, each given as sum and count, and the mean's weight, 1 / variance. The
-    span `other` may have another level, so `unlike` is added to its variance."""
+    """Returns the mean over two spans of nights, and its weight. `unlike` is the extra variance of the second span."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -80,7 +76,7 @@ def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Flo
 
 
 def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floats:
-    """Returns the residuals in units of noise, each clipped to a largest distance from the series' median."""
+    """Returns the residuals in units of noise, clipped to a largest distance from the series' median."""
     scaled = np.where(there, residuals, np.nan) / noise
     middle = median(scaled)
     reach = np.maximum(policy.clip_deviations, 1.5 * policy.min_change / noise)  # never below what is relevant
@@ -88,8 +84,7 @@ def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floa
 
 
 def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """Returns two values for each series: the median move of its node's series at the last change of machine or
-    toolchain, and the spread of these moves."""
+    """Returns for each series how far its node moved at the last change of machine or toolchain, and the spread."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))
     common, move_spread = np.zeros(len(nodes)), np.full(len(nodes), np.inf)
@@ -106,7 +101,7 @@ def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) 
 
 
 def median(values: Floats) -> Floats:
-    """Returns the median of each column, without the missing values; NaN for a column that has no values."""
+    """Returns the median of each column without missing values. Returns NaN for a column without values."""
     medians = np.full(values.shape[1], np.nan)
     there = np.isfinite(values)
     known = there.any(axis=0)

@@ -1,8 +1,7 @@
 """Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
-A `world` line names the series and has no answer. Every other line is answered by a line with the confirmed changes and
-the replays to run. Entries that cannot be used are listed in the answer under `left_out` and passed to `complain`. The
-line is still answered, because the caller waits for its answer."""
+A `world` line names the series and has no answer. The answer to any other line has the confirmed changes and the
+replays to run. Entries that cannot be used are listed under `left_out`."""
 
 import json
 import math
@@ -25,14 +24,13 @@ MOST = 2**62
 
 
 class NotTheProtocol(Exception):
-    """Raised for a line that does not follow the protocol of `tilewatch judge --stream`."""
+    """Raised if a line does not follow the protocol of `tilewatch judge --stream`."""
 
 
 def answer_lines(
     lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yields an answer to each line, except to a `world` line, which starts a new detector. If a whole line cannot be
-    used, the reason is passed to `refuse` as well as to `complain`."""
+    """Yields an answer to each line except `world` lines. `refuse` is called only if a whole line cannot be used."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -70,7 +68,7 @@ def _respond(detector: Detector | None, fields: dict[str, Any], kind: Any, compl
 
 
 def _start(fields: dict[str, Any], complain: Callable[[str], None]) -> Detector | None:
-    """Returns a detector for the series of a `world` line; None if the line has no usable series."""
+    """Returns a detector for the series of a `world` line; None if no series is usable."""
     series: dict[int, NodeKernel] = {}
     for each in _objects(fields, "series", complain):
         try:
@@ -167,7 +165,7 @@ def _complain_about(launch: tuple[float, ...], where: str, complain: Callable[[s
 
 
 def _launch(value: Any) -> tuple[float, ...]:
-    """Returns the times of a launch in us. A value that is not a number becomes NaN, so that positions are kept."""
+    """Returns the times of a launch in us. Values that are not numbers become NaN."""
     if not isinstance(value, list):
         return ()
     return tuple(float(each) if isinstance(each, float) or _is_small(each) else math.nan for each in value)

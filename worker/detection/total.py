@@ -1,5 +1,4 @@
-"""Judges a total, a weighted sum of the times of several series. A total has no replays of its own. Its change is the
-weighted sum of the changes that replays of its series show."""
+"""Judges a total, which is a weighted sum of the times of several series. The replays of these series decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ TO_STANDARD_ERROR = 2 * 1.96
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """One series of a total: its time multiplied by its weight, and its own verdict with relative sizes. The sizes and
-    the noise are None if the series' history is too short."""
+    """One series of a total, with its weighted time and its verdict. Sizes are None if the history is too short."""
 
     name: str
     time_us: float
@@ -33,7 +31,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class TotalVerdict:
-    """The verdict of a total. `largest` is the index of the series that changed it most; None without a change."""
+    """The verdict on a total. `largest` is the index of the series that changed it most; None without a change."""
 
     verdict: VerdictName
     change: float | None
@@ -47,9 +45,7 @@ class TotalVerdict:
 
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
-    """Returns a total's verdict: "regression" or "improvement" if the weighted sum of its series' changes reaches
-    `min_change`, its interval excludes 0, and undecided series with an interval can add less. Else "undecided" if
-    undecided series, such as any without an interval, can add `min_change`. Else "unchanged"."""
+    """Returns the verdict on a total, from the weighted sum of its series' changes."""
     changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
     before_us = [
         each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us
@@ -73,7 +69,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
     largest = max((number for number, moved in enumerate(changed) if moved), key=lambda n: abs(moves[n]), default=None)
     named = _named(parts, moves, changed)
     is_change = abs(size) >= policy.min_change and (low > 0) == (high > 0)
-    if is_change and abs(size) > known:
+    if is_change and abs(size) > known:  # undecided series with an interval cannot undo it
         name: VerdictName = "regression" if size > 0 else "improvement"
         reason = f"the changes of its parts add up to {size:+.1%} ({low:+.1%} to {high:+.1%}): {named}"
         return TotalVerdict(name, size, low, high, *numbers, reason, largest)
@@ -84,7 +80,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
 
 
 def _error(part: JudgedPart) -> float:
-    """Returns the standard error of a series' change, from its 95 % interval; 0 if it has no interval."""
+    """Returns the standard error of a series' change; 0 if it has no interval."""
     return 0.0 if part.low is None or part.high is None else (part.high - part.low) / TO_STANDARD_ERROR
 
 
@@ -93,14 +89,15 @@ def _most(part: JudgedPart) -> float:
 
 
 def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None:
-    """Returns the noise of the total in one night, as if its series were independent; None if a noise is unknown."""
+    """Returns the noise of the total in one night; None if a series' noise is unknown."""
     if any(each.noise is None for each in parts):
         return None
+    # As if the series were independent.
     return sqrt(sum((share * (each.noise or 0.0)) ** 2 for share, each in zip(shares, parts, strict=True)))
 
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Returns a total's relative move in this night and its interval's two ends; all None if a series has no move."""
+    """Returns a total's relative change tonight and its interval's two ends; all None if a series has no change."""
     if any(each.change is None for each in parts):
         return None, None, None
     change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))

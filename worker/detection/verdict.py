@@ -1,4 +1,4 @@
-"""Defines the two results of the detector: a confirmed change, and the verdict of a series after a night."""
+"""Defines the two results of the detector: a confirmed change, and the verdict on a series."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,14 +10,13 @@ VerdictName = Literal["regression", "improvement", "unchanged", "undecided"]
 
 @dataclass(frozen=True)
 class ConfirmedChange:
-    """A change of a series at build `first_bad` by the relative `size` (0.031 is 3.1 % slower), with its standard
-    error. If several builds made it, these are the builds after `last_good`; otherwise `last_good` is None."""
+    """A change of a series at build `first_bad`. A `size` of 0.031 means 3.1 % slower."""
 
     series: int
     first_bad: int
     size: float
     error: float
-    last_good: int | None = None
+    last_good: int | None = None  # the builds after it made the change together; None if one build did
 
     @property
     def direction(self) -> Literal["regression", "improvement"]:
@@ -30,21 +29,20 @@ class ConfirmedChange:
 
 @dataclass(frozen=True)
 class SeriesVerdict:
-    """The verdict on a series after a night. Sizes and noise are relative, and None if the history is too short.
-    `smallest` is the smallest change that one night would show. `first_bad` is None if no build is suspected."""
+    """The verdict on a series after a night. Sizes and noise are relative, and None if the history is too short."""
 
     verdict: VerdictName
     change: float | None
     low: float | None
     high: float | None
-    first_bad: int | None
+    first_bad: int | None  # None if no build is suspected
     noise: float | None
-    smallest: float | None
+    smallest: float | None  # the smallest change that one night would show
     history_points: int
     policy: str
     reason: str
 
     def with_change(self, change: ConfirmedChange) -> "SeriesVerdict":
-        """Returns this verdict with the direction, the size and the 95 % interval of a confirmed change."""
+        """Returns a copy with the direction, the size and the 95 % interval of a confirmed change."""
         low, high = change.interval
         return replace(self, verdict=change.direction, change=change.size, low=low, high=high)

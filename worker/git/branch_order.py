@@ -1,9 +1,6 @@
-"""Orders the commits of a followed branch by ancestry: each commit comes after all commits that it contains.
+"""Orders the commits of a followed branch: each commit comes after all commits that it contains.
 
-The line of a branch consists of its tip, of the commits stored for the branch before, and of the first-parent ancestors
-of them all. So a commit that a merge moved off the first parents (a foxtrot merge) keeps its place, and a commit that a
-forced push removed comes before the commits that replaced it. The stored order is kept where ancestry allows it. Dates
-have no effect."""
+The order keeps commits that a merge moved off the first parents, or that a forced push removed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +15,7 @@ Parents = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """A branch's order. `positions` maps each commit's hash to a number from 1. `left` has the removed commits."""
+    """The order of a branch. `positions` maps each commit's hash to a number from 1. `left` has the removed commits."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -29,9 +26,7 @@ class BranchOrder:
 
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
-    """Returns the order of a branch's stored commits, its tips and their first-parent ancestors. `known` has the stored
-    commits in their stored order, `tips` the newest commits, the newest last. In a shallow clone, which lacks commits,
-    no commit counts as removed. Raises RepositoryError if Git cannot read the repository."""
+    """Returns the order of a branch's commits. `known` has the stored commits in order, `tips` the newest commits."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())
@@ -41,13 +36,12 @@ def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) ->
     reached = find_reached(parents, tips)
     heads = sorted((sha for sha in listed if sha in found), key=reached.__contains__)  # removed commits first
     ordered = place_lost(order_by_ancestry(parents, [*heads, tips[-1]]), known, set(listed) - found)
-    left = set[str]() if is_shallow(repository) else set(ordered) - reached
+    left = set[str]() if is_shallow(repository) else set(ordered) - reached  # a shallow clone lacks commits
     return BranchOrder({sha: place for place, sha in enumerate(ordered, 1)}, frozenset(left))
 
 
 def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
-    """Lists the heads and their first-parent ancestors, each after all commits that it contains. If this leaves a
-    choice, commits of an earlier head come first, and a merge's first parent comes before its second parent."""
+    """Lists the heads and their first-parent ancestors, each after all commits that it contains."""
     line: set[str] = set()
     for head in heads:
         line.update(takewhile(lambda sha: sha not in line, _walk_first_parents(parents, head)))
@@ -67,7 +61,7 @@ def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
 
 
 def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
-    """Returns `ordered` with the `lost` commits, which Git no longer has. Each follows its predecessor in `known`."""
+    """Returns `ordered` with the lost commits added. Each follows its predecessor in `known`."""
     after: dict[str | None, list[str]] = {}
     before: str | None = None
     for sha in known:
@@ -86,9 +80,9 @@ def _walk_first_parents(parents: Parents, head: str) -> Iterator[str]:
 
 
 def _walk_after_parents(parents: Parents, heads: Iterable[str]) -> Iterator[str]:
-    """Yields the heads and their ancestors, each once and after its parents. Does not recurse: histories are long."""
+    """Yields the heads and their ancestors, each once and after its parents."""
     done: set[str] = set()
-    for head in heads:
+    for head in heads:  # without recursion, because histories are long
         path = [head] if head not in done else []
         while path:
             for parent in parents.get(path[-1], ()):

@@ -1,8 +1,4 @@
-"""Checks out whole commits of a watched repository, read-only, and removes checkouts that were not used for long.
-
-A commit is checked out once per data folder, in a folder named by its hash, for all processes. The last used
-KEPT_COMMITS checkouts are kept, up to KEPT_BYTES together. A checkout that was used within the last IN_USE_S seconds is
-never removed, because a job may be reading it."""
+"""Checks out whole commits of a watched repository, read-only, and removes checkouts that were not used for long."""
 
 import contextlib
 import os
@@ -34,7 +30,7 @@ _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class KeptCommit:
-    """A checkout, with the time of its last use (in seconds since 1970) and the size of its files."""
+    """A checkout, its last use in seconds since 1970, and its size."""
 
     folder: Path
     used_at: float
@@ -42,16 +38,15 @@ class KeptCommit:
 
 
 def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Path:
-    """Returns the library's folder in the checkout of a commit: the folder that `watch` in its pyproject.toml names, or
-    else the folder `usual`. Raises RepositoryError if it is missing, and BadProject if pyproject.toml is wrong."""
+    """Returns the library's folder in a checkout of a commit. Raises RepositoryError if it is missing."""
     checkout_commit(repository, sha, cache)  # first, because its error for a missing commit says what to do
     settings = read_settings(repository, sha)
     return checkout(repository, sha, settings.watch if settings and settings.watch else usual, cache)
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
-    """Returns the folder `library` in the checkout of a commit. Raises RepositoryError if there is no such folder, or
-    if it is outside the checkout, because the name may come from a job that a dashboard's user changed."""
+    """Returns a folder in the checkout of a commit. Raises RepositoryError if it is missing or outside the checkout."""
+    # The name may come from a job that a dashboard's user changed.
     if Path(library).is_absolute() or ".." in Path(library).parts:
         raise RepositoryError(f"{library!r} is not a folder of a commit")
     top = checkout_commit(repository, sha, cache)
@@ -67,9 +62,7 @@ def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
 
 
 def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
-    """Returns a folder with all files of a commit. It is made once under `cache` and then reused. A rename puts it
-    there, so that other workers never see an incomplete folder. `git archive` is not used, because it omits files that
-    .gitattributes marks export-ignore. Submodules are empty folders. Raises RepositoryError if it cannot be made."""
+    """Returns a folder with all files of a commit, without submodules. Raises RepositoryError if that fails."""
     target = cache / sha
     if _mark_used(target):
         return target
@@ -90,12 +83,12 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
         files.mkdir()
         own = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(files)}
         _require_size(repository, sha)
-        git(repository, "read-tree", sha, **own)
+        git(repository, "read-tree", sha, **own)  # `git archive` omits files that .gitattributes marks export-ignore
         git(repository, "checkout-index", "--all", **own)
         _protect_contents(files)
         os.utime(files)  # marks it as used now; it had the time of its last file
         try:
-            files.rename(target)
+            files.rename(target)  # so that other workers never see an incomplete folder
         except OSError:
             if not target.is_dir():  # otherwise another worker was first, with the same content
                 raise
@@ -106,7 +99,7 @@ def checkout_commit(repository: Path, sha: str, cache: Path) -> Path:
 
 
 def _require_size(repository: Path, sha: str) -> None:
-    """Raises RepositoryError if a commit has over MOST_FILES files or MOST_BYTES bytes. Lists no further files then."""
+    """Raises RepositoryError if a commit has over MOST_FILES files or MOST_BYTES bytes."""
     count = size_bytes = 0
     command, variables = ("git", "ls-tree", "-r", "--long", "--full-tree", sha), make_environment(repository)
     with subprocess.Popen(
@@ -122,8 +115,7 @@ def _require_size(repository: Path, sha: str) -> None:
 
 
 def remove_unused(cache: Path, now: float) -> None:
-    """Removes the checkouts that `choose_unused` returns, except checkouts that were used meanwhile. Also removes
-    incomplete checkouts that killed processes left behind."""
+    """Removes checkouts that were not used for long, and incomplete checkouts of killed processes."""
     for left in (*cache.glob(f"{_REMOVING}*"), *cache.glob(f"{_MAKING}*")):
         with contextlib.suppress(FileNotFoundError):
             if left.name.startswith(_REMOVING) or now - left.stat().st_mtime > IN_USE_S:
@@ -147,7 +139,7 @@ def remove_unused(cache: Path, now: float) -> None:
 
 
 def delete(folder: Path) -> None:
-    """Removes a checkout, after it made the read-only folders of the checkout writable."""
+    """Deletes a checkout, although its folders are read-only."""
     for parent, _, _ in os.walk(folder):
         with contextlib.suppress(FileNotFoundError):
             Path(parent).chmod(0o700)
@@ -155,19 +147,19 @@ def delete(folder: Path) -> None:
 
 
 def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
-    """Returns folders to remove so that KEPT_COMMITS and KEPT_BYTES hold: the longest unused, and none in use."""
+    """Returns the folders to remove to keep KEPT_COMMITS and KEPT_BYTES, the longest unused first."""
     count, total_bytes = len(kept), sum(each.size_bytes for each in kept)
     chosen: list[Path] = []
     for each in sorted(kept, key=lambda each: each.used_at):
         if (count <= KEPT_COMMITS and total_bytes <= KEPT_BYTES) or now - each.used_at < IN_USE_S:
-            break
+            break  # in use: a job may be reading it
         chosen.append(each.folder)
         count, total_bytes = count - 1, total_bytes - each.size_bytes
     return chosen
 
 
 def _mark_used(folder: Path) -> bool:
-    """Marks a checkout as used now, by its time of change. Returns whether the checkout exists."""
+    """Marks a checkout as used now. Returns whether the checkout exists."""
     try:
         os.utime(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -176,7 +168,7 @@ def _mark_used(folder: Path) -> bool:
 
 
 def _protect_contents(folder: Path) -> None:
-    """Makes everything in a folder read-only, so that the code of a commit cannot change the commit."""
+    """Makes everything in a folder read-only, because a commit's code may try to change the commit."""
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = Path(parent, name)
@@ -185,7 +177,7 @@ def _protect_contents(folder: Path) -> None:
 
 
 def _size_bytes(folder: Path) -> int:
-    """Returns the size of a folder's files. Files that vanish meanwhile do not count."""
+    """Returns the size of a folder's files."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

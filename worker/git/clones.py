@@ -1,8 +1,6 @@
-"""Clones watched repositories into the data folder and fetches them. Only git itself has credentials.
+"""Clones watched repositories into the data folder and fetches them. Fetched commits are never deleted.
 
-A clone is bare. Its HEAD is the followed branch, and its branches and tags are those of the remote. A worker has no
-terminal, so an SSH agent, a key or a credential helper must answer git. Fetched commits are never deleted, so that a
-measured commit can be read after its branch is gone."""
+Only git has credentials. An SSH agent, a key or a credential helper must answer git, as a worker has no terminal."""
 
 import contextlib
 import fcntl
@@ -34,27 +32,26 @@ NO_REASON = ("Cloning into", "Please make sure you have", "and the repository ex
 
 
 class BadAddress(ExpectedError):
-    """Raised if the address of a repository cannot be used. The message is a sentence, without any secret."""
+    """Raised if the address of a repository cannot be used. The message has no secret."""
 
 
 class FetchFailed(RepositoryError):
-    """Raised if a repository cannot be cloned or fetched now. The failure may pass. The message is a sentence."""
+    """Raised if a repository cannot be cloned or fetched now. The failure may pass."""
 
 
 @dataclass(frozen=True)
 class Clone:
-    """The clone of a repository in this data folder. `folder` may not exist yet. `options` and `variables` are added to
-    each git command that uses the network."""
+    """The clone of a repository in this data folder. `folder` may not exist yet."""
 
     name: str
     url: str
     folder: Path
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # for git commands that use the network, as are `variables`
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """Returns the clone of a repository. The folder's name contains the repository's name, for people to recognise."""
+    """Returns the clone of a repository, whose folder may not exist yet."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")
@@ -78,14 +75,13 @@ def clean_address(address: str) -> str:
 
 
 def fetch(clone: Clone) -> None:
-    """Fetches all branches and tags, or makes a missing clone. Raises FetchFailed if git does not succeed."""
+    """Fetches all branches and tags, or makes a missing clone. Raises FetchFailed if git fails."""
     with _locked(clone):
         _fetch(clone)
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD, and fetches the branch if it is behind. Raises FetchFailed if the remote lacks
-    the branch, or if Git reports no error but leaves the branch at another commit than the remote's."""
+    """Makes a branch the clone's HEAD, and fetches the branch if it is behind. Raises FetchFailed if that fails."""
     remote = ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
@@ -101,14 +97,14 @@ def follow(clone: Clone, branch: str) -> None:
 
 @dataclass(frozen=True)
 class Remote:
-    """The state of a remote: the commit of a branch, and the default branch's name; None if the remote has none."""
+    """The commit of a branch on a remote, and the remote's default branch. Both can be None."""
 
     branch_sha: str | None
     default_branch: str | None
 
 
 def ask_remote(clone: Clone, branch: str) -> Remote:
-    """Returns the remote's commit of a branch, and its default branch. Raises FetchFailed if it does not answer."""
+    """Returns the remote's commit of a branch, and its default branch. Raises FetchFailed if that fails."""
     ref = f"refs/heads/{branch}"
     listed = run_remote(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
     sha = default = None
@@ -140,7 +136,7 @@ def _read_ref(clone: Clone, ref: str) -> str | None:
 
 
 def bring_commit(clone: Clone, sha: str) -> None:
-    """Fetches a commit if the clone lacks it. Raises FetchFailed, or RepositoryError if the remote lacks the commit."""
+    """Fetches a commit if the clone lacks it. Raises RepositoryError if that fails."""
     if has(clone, sha):
         return
     with _locked(clone):
@@ -151,8 +147,7 @@ def bring_commit(clone: Clone, sha: str) -> None:
 
 
 def bring_revision(clone: Clone, revision: str) -> str:
-    """Fetches a ref that is neither a branch nor a tag, such as `pull/12/head`, and returns its commit's hash. Raises
-    RepositoryError if the remote does not have the ref."""
+    """Fetches a revision such as `pull/12/head` and returns its commit's hash. Raises RepositoryError if that fails."""
     if ":" in revision or revision.startswith(("-", "+")):
         raise RepositoryError(f"'{revision}' is not the name of a commit")
     with _locked(clone):
@@ -161,9 +156,7 @@ def bring_revision(clone: Clone, revision: str) -> str:
 
 
 def choose_branch(clone: Clone) -> str:
-    """Returns the branch to follow if none is named: `branch` of [tool.tilewatch] on the remote's default branch, else
-    the default branch. Raises FetchFailed if the remote cannot be read, RepositoryError if its HEAD is not a branch,
-    and BadProject if the setting is wrong."""
+    """Returns the branch that the remote's pyproject.toml names, else the remote's default branch."""
     default = ask_remote(clone, "HEAD").default_branch
     settings = read_settings(clone.folder, "HEAD" if default is None else f"refs/heads/{default}")
     if settings is not None and settings.branch is not None:
@@ -174,7 +167,7 @@ def choose_branch(clone: Clone) -> str:
 
 
 def delete(clone: Clone) -> None:
-    """Deletes the clone in this data folder. It is cloned again when it is needed."""
+    """Deletes the clone in this data folder."""
     with _locked(clone):
         shutil.rmtree(clone.folder, ignore_errors=True)
 
@@ -208,7 +201,7 @@ def _describe_shallow(clone: Clone) -> str:
 
 
 def _index(folder: Path) -> None:
-    """Writes Git's commit graph, with which 100,000 commits are listed in a third of the time. Errors are ignored."""
+    """Writes Git's commit graph, which makes lists of commits three times as fast. Errors are ignored."""
     with contextlib.suppress(GitFailed):
         git(folder, "commit-graph", "write", "--reachable", "--split")
 
@@ -231,7 +224,7 @@ def has(clone: Clone, revision: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(clone: Clone) -> Iterator[None]:
-    """Holds the lock of a clone, so that only one process with this data folder clones or fetches it."""
+    """Holds the lock of a clone, so that only one process clones or fetches it."""
     clone.folder.parent.mkdir(parents=True, exist_ok=True)
     with clone.folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -239,7 +232,7 @@ def _locked(clone: Clone) -> Iterator[None]:
 
 
 def run_remote(clone: Clone, *arguments: str, does: str = "fetched") -> str:
-    """Runs git over the network and returns its output. Raises FetchFailed, whose message has the verb `does`."""
+    """Runs git over the network and returns its output. Raises FetchFailed with the verb `does` in its message."""
     environment = {**make_environment(), "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **clone.variables}
     with tempfile.TemporaryFile() as log:
         command = ("git", *SAFE, *SLOWEST, *clone.options, *arguments)

@@ -1,7 +1,4 @@
-"""Reads a Git repository: resolves revisions, and lists commits along first parents.
-
-Branches are named in full, refs/heads/BRANCH, because Git takes a short name for a tag if there is such a tag. The
-repository may be read-only, so nothing is written. Uncommitted changes in its working tree are not measured."""
+"""Reads a Git repository: resolves revisions, and lists commits along first parents."""
 
 import re
 import subprocess
@@ -24,7 +21,7 @@ LINK = "120000"
 
 
 class RepositoryError(ExpectedError, RuntimeError):
-    """Raised if a repository cannot be read, or lacks a commit, branch or file. The message is a sentence."""
+    """Raised if a repository cannot be read, or lacks a commit, branch or file."""
 
 
 class GitFailed(RepositoryError):
@@ -36,7 +33,7 @@ class GitFailed(RepositoryError):
 
 
 def resolve(repository: Path, revision: str) -> GitCommit:
-    """Returns the commit that a revision names, by branch before tag. Raises RepositoryError if there is none."""
+    """Returns the commit that a revision names. Raises RepositoryError if there is none."""
     require_history(repository)
     try:
         return commit_of(repository, find_branch(repository, revision) or revision)
@@ -53,13 +50,14 @@ def is_shallow(repository: Path) -> bool:
 
 
 def find_branch(repository: Path, name: str) -> str | None:
-    """Returns the full ref of a local branch, or of a remote branch "origin/main"; None for HEAD or an unknown name."""
+    """Returns the full ref of a branch such as main or origin/main; None for HEAD or an unknown name."""
+    # Full refs, because Git takes a short name for a tag if there is such a tag.
     refs = [] if name == "HEAD" else [f"refs/heads/{name}", f"refs/remotes/{name}"]
     return next((ref for ref in refs if _succeeds(repository, "show-ref", "--verify", "--quiet", "--", ref)), None)
 
 
 def between(repository: Path, revisions: str) -> list[str]:
-    """Lists the commits of a range A..B along first parents, oldest first. A is left out and B is included."""
+    """Lists the commits of a range A..B along first parents, oldest first. A is left out."""
     start, end = resolve_range(repository, revisions)
     return git(repository, "rev-list", "--reverse", "--first-parent", f"{start}..{end}", "--").split()
 
@@ -70,24 +68,22 @@ def list_range(repository: Path, start: str, end: str) -> set[str]:
 
 
 def list_path(repository: Path, start: str, end: str) -> set[str]:
-    """Returns the commits on all paths from `start` (without it) to `end`. If `end` does not contain `start`, as after
-    a forced push, returns the commits that `end` contains and `start` does not."""
+    """Returns the commits on all paths from `start` to `end`. Without a path, returns the result of `list_range`."""
     path = ["--ancestry-path"] if is_ancestor(repository, start, end) else []
     return set(git(repository, "rev-list", *path, f"{start}..{end}", "--").split())
 
 
 def resolve_range(repository: Path, revisions: str) -> tuple[str, str]:
-    """Returns the hashes of the two ends of a range A..B. Raises RepositoryError if one of them is unknown."""
+    """Returns the hashes of the two ends of a range A..B. Raises RepositoryError if an end is unknown."""
     require_history(repository)
     start, end = split_range(revisions)
     return resolve(repository, start).sha, resolve(repository, end).sha
 
 
 def find_merge_base(repository: Path, base: str, head: str) -> str:
-    """Returns the commit at which `head` branched off `base`, which is a hash or a branch. A branch of the remote takes
-    precedence over a local one. Raises RepositoryError if they have no common commit."""
+    """Returns the commit at which `head` branched off `base`. Raises RepositoryError if they have no common commit."""
     tip = resolve(repository, head).sha
-    remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")
+    remote = None if SHA.fullmatch(base) else find_branch(repository, f"origin/{base}")  # before a local branch
     other = resolve(repository, remote or base).sha
     try:
         return git(repository, "merge-base", other, tip).strip()
@@ -96,7 +92,7 @@ def find_merge_base(repository: Path, base: str, head: str) -> str:
 
 
 def is_ancestor(repository: Path, sha: str, of: str) -> bool:
-    """Returns whether the commit `of` is or contains the commit `sha`; False if the repository lacks one of the two."""
+    """Returns whether the commit `of` is or contains the commit `sha`; False if a commit is missing."""
     return _succeeds(repository, "merge-base", "--is-ancestor", sha, of)
 
 
@@ -109,8 +105,7 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 
 def find_tips(repository: Path, branch: str) -> list[str]:
-    """Lists the tips of a followed branch, the newest last: its own tip and its remote's tip, which is ahead in a clone
-    that was fetched but not pulled. Raises RepositoryError if there is no such branch."""
+    """Lists the tips of a followed branch and of its remote branch, the newest last."""
     require_history(repository)
     ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
     own = None if ref is None else _find_commit(repository, ref)
@@ -121,7 +116,7 @@ def find_tips(repository: Path, branch: str) -> list[str]:
 
 
 def find_tips_of_branch(repository: Path, branch: str, newest: str) -> list[str]:
-    """Lists one tip of a branch that is not followed: the branch's own tip if that contains `newest`, else `newest`."""
+    """Lists the tip of a branch that is not followed, or `newest` if the tip does not contain it."""
     ref = find_branch(repository, branch)
     tip = None if ref is None else _find_commit(repository, ref)
     return [tip] if tip is not None and is_ancestor(repository, newest, tip) else [newest]
@@ -139,7 +134,7 @@ def _find_upstream(repository: Path, ref: str) -> str | None:
 
 
 def first_parents(repository: Path, sha: str, count: int) -> list[str]:
-    """Lists a commit and its first parents, newest first, at most `count`. Lists nothing if the commit is missing."""
+    """Lists at most `count` commits along first parents, newest first. Lists nothing if the commit is missing."""
     try:
         require_history(repository)
         return git(repository, "rev-list", "--first-parent", f"--max-count={count}", sha, "--").split()
@@ -148,9 +143,8 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
 
 
 def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> str | None:
-    """Returns the text of a file in a commit; None if the commit lacks the file. It is read from Git's objects, so that
-    links are not followed. Raises RepositoryError for a link, a folder, or a file of more than `most_bytes`."""
-    try:
+    """Returns a file's text in a commit, or None. Raises RepositoryError for a link, a folder or a large file."""
+    try:  # Git's objects are read, so that links are not followed
         entry = git(repository, "ls-tree", "--long", "--full-tree", revision, "--", name).split(None, 4)
     except GitFailed:
         return None
@@ -165,7 +159,7 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
 
 
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
-    """Returns [tool.tilewatch] of a commit's pyproject.toml; None without it. Raises BadProject if it is wrong."""
+    """Returns the Tilewatch settings in a commit's pyproject.toml, or None. Raises BadProject if they are wrong."""
     text = read_file(repository, revision, project_settings.FILE, MOST_TOML_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
     return None if text is None else project_settings.parse(text, where)
@@ -207,15 +201,14 @@ def _succeeds(repository: Path, *arguments: str) -> bool:
 
 
 def git(repository: Path, *arguments: str, stdin: str | None = None, **extra: str) -> str:
-    """Runs git and returns its output. Git uses this repository, even if another is around it, or if another's hook
-    started this process. Raises GitFailed if the command fails, RepositoryError without git or the folder."""
+    """Runs git and returns its output. Raises GitFailed if the command fails."""
     if not repository.is_dir():
         raise RepositoryError(f"{repository} is not a folder")
     try:
         return subprocess.run(
             ["git", *arguments],
             cwd=repository,
-            env={**make_environment(repository), **extra},
+            env={**make_environment(repository), **extra},  # this repository, even in the hook of another
             check=True,
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,

@@ -1,7 +1,6 @@
-"""Keeps the path of the Python with which a node runs a repository's host code, if it is not Tilewatch's own Python.
+"""Keeps the path of the Python that runs a repository's host code, if it is not Tilewatch's own Python.
 
-The database says which repository needs a Python of its own. Each node has the path in a file beside its clone. Only
-`tilewatch watch add` writes this file. So neither a commit nor the database can choose the program that runs."""
+Only `tilewatch watch add` writes it, so neither a commit nor the database can choose the program that runs."""
 
 import os
 import tempfile
@@ -20,7 +19,7 @@ from tilewatch.worker.git.commits import read_file, read_settings
 
 
 class BadPython(ExpectedError):
-    """Raised if a Python cannot run and record a repository's host code. The message is a sentence."""
+    """Raised if a Python cannot run and record a repository's host code."""
 
 
 def write(clone: Clone, python: Path) -> None:
@@ -42,9 +41,7 @@ def find(clone: Clone) -> Path | None:
 
 
 def find_environment(repository: Path, branch: str, python: Path | None) -> Environment | None:
-    """Returns this node's environment for the host code of a branch's last commit: `python` with the packages in the
-    file that `requirements` of [tool.tilewatch] names; None without this setting. Raises BadInterpreter, BadProject or
-    RepositoryError on failure."""
+    """Returns the environment for host code at a branch's last commit; None if pyproject.toml names no requirements."""
     settings = read_settings(repository, branch)
     if settings is None or settings.requirements is None:
         return None
@@ -55,12 +52,12 @@ def find_environment(repository: Path, branch: str, python: Path | None) -> Envi
 
 
 def use(clone: Clone, library: Path, own_python: bool) -> None:
-    """Makes this process run a library with its repository's Python if `own_python`, else with Tilewatch's. Without the
-    repository's Python, starting a child process raises BadInterpreter, but recorded operators can be compiled."""
+    """Sets the Python with which this process runs a library: the repository's own Python, or Tilewatch's."""
     missing = (
         f"{clone.name} is recorded by a Python of its owner's, which this node lacks: `tilewatch watch add {clone.url} "
         f"--name {clone.name} --python PYTHON` here names one"
     )
+    # If it is missing, the start of a child process raises BadInterpreter, but recorded operators can be compiled.
     interpreters.use(library, (find(clone) or missing) if own_python else None)
 
 

@@ -1,4 +1,4 @@
-"""Proposes a watch file, which names the operators to watch, for a commit that lacks a watch file."""
+"""Proposes a watch file (a list of operators to watch) for a commit that lacks a watch file."""
 
 import tempfile
 from collections.abc import Callable
@@ -23,9 +23,7 @@ def has_operators(repository: Path, revision: str, usual: str) -> bool:
 def propose_at(
     repository: Path, revision: str, on_step: Callable[[str], None] = lambda _: None, python: Path | None = None
 ) -> Proposal:
-    """Returns a proposed watch file for a commit. The file was tried in a new checkout with `python`, or with
-    Tilewatch's Python if that is None. Raises RepositoryError if the commit cannot be checked out, and LibraryError if
-    no watch file can be proposed."""
+    """Proposes and tries a watch file for a commit. Raises LibraryError if none can be proposed."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-proposal-") as scratch:
         folder = checkouts.checkout_commit(repository, resolve(repository, revision).sha, Path(scratch))
         folder.chmod(0o700)  # a checkout is read-only

@@ -1,7 +1,4 @@
-"""Makes a commit that changes one file, in a bare clone, and pushes it. No checkout is made, and no hook or filter
-runs.
-
-Commits of the same file content on the same base commit have the same hash, so an interrupted push can be repeated."""
+"""Makes a commit that changes one file, in a bare clone, and pushes it. No hook or filter runs."""
 
 import tempfile
 from dataclasses import replace
@@ -19,7 +16,7 @@ line. GitHub and GitLab accept any user name with a token (2026-11)."""
 
 
 def commit_file(repository: Path, base_sha: str, path: str, text: str, message: str) -> str:
-    """Makes a commit on `base_sha` that replaces the text of one file. Returns the commit's hash. Raises GitFailed."""
+    """Makes a commit on `base_sha` that replaces the text of one file. Returns the commit's hash."""
     mode = git(repository, "ls-tree", "--full-tree", base_sha, "--", path).split()[0]
     blob = git(repository, "hash-object", "-w", "--stdin", stdin=text).strip()
     with tempfile.TemporaryDirectory() as scratch:
@@ -29,23 +26,22 @@ def commit_file(repository: Path, base_sha: str, path: str, text: str, message: 
         tree = git(repository, "write-tree", **index).strip()
     made_at = git(repository, "show", "--no-patch", "--format=%cI", base_sha, "--").strip()
     who = {f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in AUTHOR.items()}
+    # Not the time now: the same change then has the same hash, so an interrupted push can be repeated.
     when = {"GIT_AUTHOR_DATE": made_at, "GIT_COMMITTER_DATE": made_at}
     return git(repository, "commit-tree", tree, "-p", base_sha, stdin=message, **who, **when).strip()
 
 
 def with_token(clone: Clone, token: str) -> Clone:
-    """Returns the clone with settings that make git send a token to the host of its https address, and to no other
-    host. For an address of another kind, git uses the SSH agent or the user's own credential helper."""
+    """Returns the clone with a token. Git sends the token only to the host of the clone's https address."""
     parts = urlsplit(clone.url)
-    if parts.scheme != "https":
+    if parts.scheme != "https":  # git uses the SSH agent or the user's own credential helper
         return clone
     key = f"credential.https://{parts.netloc}.helper"
     return replace(clone, options=("-c", f"{key}=", "-c", f"{key}={HELPER}"), variables={PASSWORD: token})
 
 
 def push_branch(clone: Clone, branch: str, sha: str) -> None:
-    """Makes a branch of the remote point at a commit made here. Raises RepositoryError if somebody else pushed to the
-    branch, and FetchFailed if the remote refuses or cannot be reached."""
+    """Pushes a commit to a branch of the remote. Raises RepositoryError if somebody else pushed to the branch."""
     found = ask_remote(clone, branch).branch_sha
     if found not in (None, sha) and not _is_own(clone.folder, str(found)):
         raise RepositoryError(f"somebody else has pushed to {branch} of {clone.name}, so it stays as it is")
@@ -55,7 +51,7 @@ def push_branch(clone: Clone, branch: str, sha: str) -> None:
 
 
 def _is_own(repository: Path, sha: str) -> bool:
-    """Returns whether a commit has the committer that `commit_file` sets; False if the clone lacks the commit."""
+    """Returns whether Tilewatch made a commit; False if the clone lacks the commit."""
     try:
         return git(repository, "show", "--no-patch", "--format=%cn <%ce>", sha, "--").strip() == (
             f"{AUTHOR['NAME']} <{AUTHOR['EMAIL']}>"

@@ -1,7 +1,6 @@
-"""Finds the watched repositories: those added by `tilewatch watch add`, and the repository TILEWATCH_REPOSITORY.
+"""Finds the watched repositories: TILEWATCH_REPOSITORY, and those that `tilewatch watch add` added.
 
-The default of TILEWATCH_REPOSITORY is the checkout of Tilewatch, if there is one. That checkout is only watched as long
-as no repository was added. Each node has its own clones, made from the addresses in the database."""
+By default, TILEWATCH_REPOSITORY is Tilewatch's own checkout, which is only watched while no repository is added."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,19 +32,17 @@ OWN = "Tilewatch's Python"
 
 @dataclass(frozen=True)
 class WatchedRepository:
-    """A watched repository on this node. `folder` is the clone to read. The first parents of `branch` are its main
-    line. `clone` is None for TILEWATCH_REPOSITORY, which its owner fetches. If `own_python` is True, host code is
-    recorded with the Python of an environment that the owner made."""
+    """A watched repository on this node. `clone` is None for TILEWATCH_REPOSITORY, which its owner fetches."""
 
     name: str
-    folder: Path
-    branch: str
+    folder: Path  # the clone to read
+    branch: str  # its first parents are the main line
     clone: Clone | None = None
-    own_python: bool = False
+    own_python: bool = False  # whether host code runs with the Python of the owner's environment
 
 
 def list_watched(opened: Session, settings: Settings) -> list[WatchedRepository]:
-    """Lists the watched repositories. If TILEWATCH_REPOSITORY is watched, it is the first in the list."""
+    """Lists the watched repositories. TILEWATCH_REPOSITORY is first if it is watched."""
     rows = repositories.list_repositories(opened)
     added = [_of_clone(_clone(row, settings.clones), row.branch, row.own_python) for row in rows]
     if "repository" not in settings.model_fields_set and (added or not _has_git(settings.repository)):
@@ -60,8 +57,7 @@ def list_names(database_url: str, settings: Settings) -> list[str]:
 
 
 def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
-    """Returns the text of `describe_environment` for each watched repository, by name. Leaves out repositories whose
-    host code runs in Tilewatch's environment."""
+    """Returns by name a text about each repository that does not run in Tilewatch's own environment."""
     with session(database_url) as opened:
         watched = list_watched(opened, settings)
     described = {each.name: describe_environment(each) for each in watched}
@@ -69,8 +65,7 @@ def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
 
 
 def describe_environment(watched: WatchedRepository) -> str:
-    """Returns a text about a repository on this node: the path of the Python that runs its host code, and whether the
-    packages that its branch asks for are installed."""
+    """Returns a text about the Python and the packages that run a repository's host code on this node."""
     python = owner_python.find(watched.clone) if watched.clone is not None and watched.own_python else None
     words = str(python or "nothing: --python is missing") if watched.own_python else OWN
     if not watched.folder.is_dir():
@@ -85,8 +80,8 @@ def describe_environment(watched: WatchedRepository) -> str:
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
-    """Returns the watched repository `name`. For None, returns the only watched repository, else TILEWATCH_REPOSITORY.
-    Raises RepositoryError with the known names if there is no such repository, or if several could be meant."""
+    """Returns the watched repository of this name. For None, returns the only repository or TILEWATCH_REPOSITORY.
+    Raises RepositoryError if no repository fits, or several."""
     watched = list_watched(opened, settings)
     if not watched:
         raise RepositoryError("no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one")
@@ -105,7 +100,7 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def describe_dropped(settings: Settings, watched: Sequence[WatchedRepository]) -> str:
-    """Returns a clause that Tilewatch's checkout is not watched, to end a message; an empty text if it is watched."""
+    """Returns a clause that says that Tilewatch's checkout is not watched; an empty text if it is."""
     own = settings.repository
     if any(each.clone is None or each.name == _own_name(own) for each in watched) or not _has_git(own):
         return ""
@@ -113,8 +108,7 @@ def describe_dropped(settings: Settings, watched: Sequence[WatchedRepository]) -
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository that has one of these addresses. If no repository has one, as with the addresses
-    of a mirror, returns the repository of `choose` for the name None, or raises its RepositoryError."""
+    """Returns the watched repository with one of these addresses, else the result of `choose` for None."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -131,9 +125,7 @@ def add(
     branch: str | None,
     python: Path | None = None,
 ) -> WatchedRepository:
-    """Clones a repository and starts watching it. If `branch` is None, follows the branch in its pyproject.toml, else
-    the default branch. With `python`, this node records host code with that Python. For a watched repository, only the
-    Python is changed. Raises BadAddress, BadPython, RepositoryError or RepositoryRefused on failure."""
+    """Clones a repository and starts watching it. For a watched repository, changes only its Python."""
     if python is not None:
         owner_python.require(python)
     url = clones.clean_address(address)
@@ -160,8 +152,7 @@ def add(
 
 
 def fetch(watched: WatchedRepository) -> str | None:
-    """Fetches a repository that `tilewatch watch add` added; leaves TILEWATCH_REPOSITORY to its owner. Returns None, or
-    a sentence about an error. Raises FetchFailed if, after an error, the clone lacks the followed branch."""
+    """Fetches a repository's clone. Returns an error as a sentence if the clone can be used nevertheless."""
     if watched.clone is None:
         return None
     try:
@@ -175,14 +166,13 @@ def fetch(watched: WatchedRepository) -> str | None:
 
 
 def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
-    """Returns the order of the followed branch and its stored commits. Raises RepositoryError without the branch."""
+    """Returns the order of the commits of the followed branch. Raises RepositoryError if there is no such branch."""
     known = [each.sha for each in commit_positions.list_known(opened, watched.name)]
     return order_branch(watched.folder, commits.find_tips(watched.folder, watched.branch), known)
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
-    """Stores the order of the commits of `stored_as`, the name of a repository or of its branch. `newest` is the last
-    submitted commit. Returns how many commits left the branch since the last call. Can raise RepositoryError."""
+    """Stores the order of the commits of a repository or branch. Returns how many commits have left it."""
     take_turns(opened, f"order of {stored_as}")
     branch = branch_without_toolchain(stored_as)
     if branch is None:
@@ -195,7 +185,7 @@ def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, n
 
 
 def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
-    """Returns the commit of a revision, with the watched repository's name. Fetches a revision that the clone lacks."""
+    """Returns the commit of a revision. Fetches a revision that the clone lacks."""
     try:
         found = commits.resolve(watched.folder, revision)
     except RepositoryError:
@@ -206,11 +196,9 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
 
 
 def library_at(context: Context, name: str, sha: str, library: str) -> Path:
-    """Returns the library's folder in a checkout of a commit. Clones or fetches the repository if this node lacks the
-    commit. `library` is used if the commit's pyproject.toml names no folder. A `name` that was never added stands for
-    TILEWATCH_REPOSITORY. Raises FetchFailed or RepositoryError if the folder cannot be provided."""
+    """Returns the library's folder in a checkout of a commit, which is fetched first if this node lacks it."""
     row = _find(context, name)
-    if row is None:
+    if row is None:  # a name that was never added stands for TILEWATCH_REPOSITORY
         own = WatchedRepository(name, context.repository, "HEAD")
         return library_of(own, sha, library, context.checkouts)
     if row.removed_at is not None:
@@ -221,8 +209,7 @@ def library_at(context: Context, name: str, sha: str, library: str) -> Path:
 
 
 def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) -> Path:
-    """Returns the library's folder in a checkout of a fetched commit, and sets the Python that will run the library.
-    Raises RepositoryError if there is no such folder, and BadProject if the commit's pyproject.toml is wrong."""
+    """Returns the library's folder in a checkout of a fetched commit. Also sets the Python that runs the library."""
     found = checkouts.checkout_library(watched.folder, sha, library, cache)
     if watched.clone is None:
         interpreters.use(found, None)
@@ -232,7 +219,7 @@ def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) 
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
-    """Returns this node's folder of the repository `name`: its clone, or TILEWATCH_REPOSITORY; else None."""
+    """Returns the folder of a repository's history on this node; None if there is none."""
     row = repositories.find_repository(opened, name)
     if row is not None:
         folder = _clone(row, context.clones).folder
@@ -246,7 +233,7 @@ def _find(context: Context, name: str) -> Repository | None:
 
 
 def _place(address: str) -> str:
-    """Returns the host and path of an address. They are the same in https, ssh and user@host:path addresses."""
+    """Returns the host and path of an address, which are the same for its https and ssh forms."""
     parts = urlsplit(address)
     host, path = parts.hostname or "", parts.path
     if not parts.scheme and ":" in address:
@@ -271,7 +258,7 @@ def _has_git(folder: Path) -> bool:
 
 
 def _own_name(folder: Path) -> str:
-    """Returns the name of the repository in a folder, or the folder's own name if Git cannot read the repository."""
+    """Returns the name of the repository in a folder, or the folder's own name without a repository."""
     try:
         return repository_name(folder)
     except NoHistory:

@@ -7,15 +7,12 @@ from tilewatch.worker.git.commits import RepositoryError, git
 
 
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
-    """Copies a repository's working tree to the new folder `target`, and returns the folder `library` in it.
-
-    The whole tree is copied, because a watch file imports packages of its repository, and the original may be edited
-    during a comparison. Submodules are empty folders, as in a checkout of a commit. Raises RepositoryError if there is
-    no folder `library`, or if this folder contains a submodule or is inside one. The uncommitted changes in such a
-    submodule would be missing in the copy."""
+    """Copies a working tree to a new folder, and returns the library's folder in it. Raises RepositoryError if the
+    library is missing or touches a submodule."""
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")
     (target / library).mkdir(parents=True)
+    # The whole tree: a watch file imports packages of its repository, and the original may be edited meanwhile.
     listed = git(repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in sorted({name for name in listed.split("\0") if name}):
         path, copy = repository / name, target / name

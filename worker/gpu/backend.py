@@ -1,4 +1,4 @@
-"""Chooses the GPU of a worker, real or simulated. Callers use both kinds in the same way, without knowing the kind."""
+"""Chooses the GPU of a worker, real or simulated. Callers use both kinds in the same way."""
 
 from collections.abc import Collection
 from typing import TypeAlias
@@ -18,7 +18,7 @@ GpuProbe: TypeAlias = RealProbe | SimulatedProbe
 
 
 def backend_for(gpu_models: Collection[str], context: Context) -> GpuBackend:
-    """Returns the simulated GPU if `gpu_models` has only its slug, else the real GPU of a worker for these models."""
+    """Returns the simulated GPU if it is the only model in `gpu_models`, else the real GPU."""
     if set(gpu_models) == {SIMULATED.slug}:
         return SimulatedGpu(context.simulation)
     return RealGpu(frozenset(gpu_models), context)

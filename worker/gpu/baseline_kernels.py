@@ -1,5 +1,4 @@
-"""Compiles the kernels of baselines for a whole submission at once, before this machine measures its first series.
-Otherwise the GPU would wait for each kernel in turn. nvcc takes 10 s for a kernel of DeepGEMM."""
+"""Compiles the kernels of baselines for a whole submission, so that the GPU need not wait for each kernel."""
 
 import hashlib
 import json
@@ -23,8 +22,7 @@ LOOK_EVERY_S = 0.2
 
 
 def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, needed: SeriesToPrepare) -> None:
-    """Compiles the baselines' kernels for each series that this machine has not prepared with these versions of the
-    baselines. If another process of this machine is compiling, waits only until the series `needed` is prepared."""
+    """Compiles the baselines' kernels that this machine lacks. If another process does so, waits only for `needed`."""
     met = {each: folder / _name(each, gpu) for each in series if each.compiling}
     if not met:
         return

@@ -1,4 +1,4 @@
-"""Gives a step this worker's GPU, and makes sure that the GPU is healthy before, during and after the step."""
+"""Gives a step this worker's GPU, and makes sure that the GPU stays healthy during the step."""
 
 import time
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from tilewatch.worker.queue.outage import NotNow
 
 
 class FellIll(NotNow):
-    """Raised if the GPU went into quarantine while a step used it, because its measurements are then worthless."""
+    """Raised if the GPU went into quarantine while a step used it. The step's measurements are then worthless."""
 
 
 @dataclass(frozen=True)
 class HealthyGpu:
-    """A GPU that is not in quarantine. `times_ill` is how often it was in quarantine before."""
+    """A GPU that is not in quarantine. `times_ill` is the number of its earlier quarantines."""
 
     backend: GpuBackend
     gpu: Gpu
@@ -31,9 +31,7 @@ class HealthyGpu:
 
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
-    """Yields this worker's GPU, which must be of this model, and have this UUID if one is given. Raises NotNow if the
-    GPU is in use, missing, in quarantine or another GPU, because another worker may do the job. Raises FellIll at the
-    end, even after an error, if the GPU went into quarantine meanwhile."""
+    """Yields this worker's GPU. Raises NotNow if it cannot be used now, or FellIll if it fell ill meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()

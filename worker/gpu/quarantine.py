@@ -1,7 +1,4 @@
-"""Puts an ill GPU into quarantine, where it gets no sweeps. A clean canary (a short test) ends the quarantine.
-
-kernels/gpu/health/illness.py decides which readings show an illness. db/lifecycle/quarantine.py stores the quarantine.
-The thread that reads the GPU's health runs in the worker's parent process, even during sweeps."""
+"""Puts an ill GPU into quarantine, where it gets no sweeps. A clean canary (a short test) ends the quarantine."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +28,7 @@ NOTICED_S = 2 * LOOK_EVERY_S
 
 
 class GpuWatch:
-    """The thread that watches a GPU's health. It calls `consume` with whether the worker shall take sweeps."""
+    """The thread that watches a GPU's health. It tells `consume` whether the worker shall take sweeps."""
 
     def __init__(
         self,
@@ -55,7 +52,7 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """Begins a quarantine if the GPU is ill, or runs a canary in one. Raises SQLAlchemyError without Postgres."""
+        """Begins a quarantine if the GPU is ill. During a quarantine, runs a canary when it is due."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
         well = ill is None
@@ -77,7 +74,7 @@ class GpuWatch:
             self._consume(well)
 
     def _find_illness(self) -> Illness | None:
-        """Returns the illness that the last two readings of the GPU's error counts show; None without illness."""
+        """Returns the illness that the GPU's last two readings show; None without illness."""
         try:
             self._readings = [*self._readings[-1:], self._probe.look()]
         except NoAnswer as error:  # this does not make the GPU ill; if it is gone, its sweeps fail anyway
@@ -117,8 +114,7 @@ def refuse_if_ill(opened: Session, gpu_uuid: str) -> int:
 
 
 def illness_of_run(opened: Session, result: RunResult) -> str | None:
-    """Returns why a run must not be stored: an illness in the run's own readings, or a quarantine during the run.
-    Returns None for a good run. If the readings show an illness, begins a quarantine with the run as evidence."""
+    """Returns the reason why a run must not be stored, or None. Begins a quarantine if the run shows an illness."""
     history = quarantine.list_readings(opened, result.gpu_uuid)
     ill = illness.find_in_readings(result.telemetry) or illness.find_in_canaries(history, result.telemetry)
     if ill is None:
@@ -135,7 +131,7 @@ def illness_of_run(opened: Session, result: RunResult) -> str | None:
 
 
 def isolate(opened: Session, gpu: Gpu, host: str, found: Illness, evidence: dict[str, Any]) -> None:
-    """Begins the quarantine of a GPU of this machine. Does nothing if the GPU is in quarantine already."""
+    """Begins the quarantine of a GPU, unless it is in quarantine already."""
     assert gpu.model is not None
     if quarantine.begin(
         opened, gpu_uuid=gpu.uuid, gpu_model=gpu.model.slug, host=host, **asdict(found), evidence=evidence

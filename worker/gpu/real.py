@@ -52,12 +52,11 @@ class RealGpu:
         require_packages()
 
     def find_need_of_root(self, gpu: Gpu) -> str | None:
-        """Returns why host code runs as root on this GPU; None if it has its own user or this process is not root."""
+        """Returns the reason why host code runs as root on this GPU; None if it does not."""
         return gpu_user.find_refusal(gpu.uuid, ChildProcess) if gpu_user.is_of_root() else None
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Measures a sweep and returns the run. Reads trials from disk that an interrupted attempt of this job timed on
-        this GPU. Does not use times in the database, because another GPU may have measured them."""
+        """Measures a sweep and returns the run. Reuses trials of an interrupted attempt of this job."""
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
@@ -81,7 +80,7 @@ class RealGpu:
                 cubins=tuple(Cubin(each.params, each.content_key, each.symbol) for each in configs),
                 gpu_index=gpu.index,
                 baselines=sweep.baselines,
-                earlier=dict(journal.trials),
+                earlier=dict(journal.trials),  # not from the database: another GPU may have measured those
                 ships=sweep.ships,
                 host=self.context.node,
                 environments=list_toolchains(self.context.baseline_environments),
@@ -102,7 +101,7 @@ class RealGpu:
         return result
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Times two builds side by side. Raises GpuMissing, GpuBusy, MeasureFailed or ReplayFailed if that fails."""
+        """Times two builds side by side and returns the result."""
         question = asked.question
         kernel, metric = split_kernel(question.kernel)
         request = ReplayRequest(
@@ -140,7 +139,7 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU, which would spoil them."""
+        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU."""
         self._require_alone()
         readings = watcher.canary(self._gpu_uuid)
         self._require_alone()

@@ -1,8 +1,6 @@
-"""Simulates a GPU: makes times from a seed, for tests, tests of load and demonstrations on machines without a GPU.
+"""Simulates a GPU: makes times from a seed, for tests and demonstrations on machines without a GPU.
 
-Its runs have the timer and the origin "simulated" and the GPU model "sim", so that they cannot be mistaken for
-measurements. All times follow from the seed: the same code on the same problem is equally fast at every commit. Other
-code is slower or faster by chance, or by a given factor (`Simulation.planted`)."""
+The same code on the same problem is equally fast at every commit. Runs are marked as simulated."""
 
 import datetime as dt
 import hashlib
@@ -94,7 +92,7 @@ class SimulatedGpu:
         )
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Returns simulated medians of two builds' launches, all at once. The question's key seeds their noise."""
+        """Returns simulated medians of two builds' launches."""
         started_at = dt.datetime.now(dt.UTC)
         simulation, question = self.simulation, asked.question
         medians_us = []
@@ -127,7 +125,7 @@ class SimulatedGpu:
 
 @dataclass(frozen=True)
 class SimulatedProbe:
-    """Reads the health of a simulated GPU, which only falls ill during sweeps (`Simulation.ill`)."""
+    """The health of a simulated GPU, which only falls ill during sweeps (`Simulation.ill`)."""
 
     simulation: Simulation
 
@@ -135,7 +133,7 @@ class SimulatedProbe:
         return {"when": "watch", "xids": []}
 
     def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
-        """Returns the readings of a canary. They show the illness again with the probability STILL_ILL."""
+        """Returns the readings of a canary, which may show the illness again."""
         chance = _random(self.simulation.seed, "canary", str(ill.id), str(ill.canaries))
         still_ill = chance.random() < STILL_ILL
         return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)
@@ -145,8 +143,7 @@ class SimulatedProbe:
 
 
 class SimulatedBench:
-    """Simulates launches of pairs of cubins, and races that find the fastest config. The noise of a launch is seeded by
-    the cubins and the launch's number. The config with the smallest time without noise wins a race."""
+    """Simulated launches of pairs of cubins, and simulated races that find the fastest config."""
 
     def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
         self._simulation, self._sleep = simulation, sleep
@@ -198,9 +195,9 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
 
 
 def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
-    """Returns the health readings before and after a sweep, in which the GPU may fall ill. The seed contains
-    `times_ill`, so that a sweep in which the GPU fell ill succeeds when it is repeated."""
+    """Returns the health readings before and after a sweep, in which the GPU may fall ill."""
     facts = sweep.facts
+    # The seed contains times_ill, so that a sweep in which the GPU fell ill succeeds when it is repeated.
     chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(sweep.times_ill))
     illness = chance.choice(ILLNESSES) if chance.random() < simulation.ill else None
     slow = 1.3 if illness == "canary" else 1.0
@@ -226,12 +223,12 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def _find_planted(content_key: str, simulation: Simulation) -> tuple[str, float]:
-    """Returns, for a planted cubin, the key of the cubin whose time it takes and a factor; else its own key and 1.0."""
+    """Returns the key of the cubin whose speed this cubin copies, and a factor on its time."""
     return simulation.planted.get(content_key, (content_key, 1.0))
 
 
 def true_us(problem: str, content_key: str, seed: int) -> float:
-    """Returns the time in microseconds of machine code on a problem, without noise and without a slow node."""
+    """Returns the time in us of machine code on a problem, without noise."""
     return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
@@ -255,6 +252,7 @@ def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
 
 
 def _random(seed: int, *of: str) -> Random:
-    """Returns a random generator seeded by a digest of these words, since Random(text) depends on Python's release."""
+    """Returns a random generator that these words seed."""
+    # Random(text) would depend on Python's release.
     seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
     return Random(seeded)  # noqa: S311 - the numbers must repeat, and are not secret

@@ -1,4 +1,4 @@
-"""Defines a sweep with all that a GPU backend needs to measure it, and chooses which of its configs to measure."""
+"""Defines a sweep as a GPU measures it, and chooses the configs to measure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tilewatch.kernels.toolchains.versions import MEASURING, versions
 
 @dataclass(frozen=True)
 class SweepToMeasure:
-    """A sweep with its compiled configs, its library, its baselines, and results of earlier runs that save work."""
+    """A sweep with its configs, library and baselines, and with earlier results that save work."""
 
     job_key: str
     facts: SweepFacts
@@ -27,8 +27,7 @@ class SweepToMeasure:
     last_sweep: LastSweep | None = None
 
     def choose_configs(self, gpu: Gpu) -> Sequence[CompiledConfig]:
-        """Returns all configs. If the last sweep tried the same machine code with the same toolchain and major driver
-        version, returns only the drawn (outside the short list) and those of `last_sweep.timed_again`."""
+        """Returns all configs, or only a few if the last sweep tried the same code with the same software."""
         last = self.last_sweep
         here = {each.config_id: each.content_key for each in self.configs if not each.drawn}
         now = {**versions(MEASURING), "harness": HARNESS, "driver": gpu.driver.split(".")[0]}

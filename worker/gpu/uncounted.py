@@ -1,7 +1,6 @@
 """Keeps the launches of runs on disk until their hardware counters are read, for many runs at once.
 
-Nsight Compute takes 2.6 s for one run, and 6 s if four GPUs of a host are measured at once, which is more than the rest
-of a run takes (four H100, driver 580.159.04, 2026-11-28). Most of it is the start, so one start serves many runs."""
+Nsight Compute takes 2.6 to 6 s for one run, mostly for its start (four H100, driver 580.159.04, 2026-11-28)."""
 
 import contextlib
 import functools
@@ -66,12 +65,12 @@ Write = Callable[[str, Mapping[str, Any]], bool]
 
 
 def refuse_for_now() -> Profiler:
-    """Raises NoCounters, so that no profiler starts while a run is measured: its counters are read later."""
+    """Raises NoCounters, because a run's counters are read later."""
     raise NoCounters(LATER)
 
 
 def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: MeasureRequest) -> None:
-    """Writes a file from which a run's counters can be read later. If the disk is full, the run gets no counters."""
+    """Writes a file from which a run's counters can be read later."""
     winner = next((each for each in request.cubins if config_key(each.config) == config_key(run.configs[0])), None)
     if winner is None or isinstance(run.described, str):
         return
@@ -80,7 +79,7 @@ def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: Measu
         run_key, str(request.library), request.kernel, request.problem, request.arch, winner, run.configs, described
     )
     waiting = folder / gpu.uuid
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # if the disk is full, the run gets no counters
         waiting.mkdir(parents=True, exist_ok=True)
         making = waiting / f"{time.time_ns()}-{os.getpid()}.making"
         making.write_text(json.dumps(asdict(uncounted)), encoding="utf-8")
@@ -88,8 +87,7 @@ def keep(folder: Path, run_key: str, gpu: Gpu, run: UncountedRun, request: Measu
 
 
 def list_waiting(folder: Path, gpu: Gpu) -> list[Path]:
-    """Lists the files of a GPU's runs that wait for counters, the oldest first. A file counts as new again if its
-    counters were read before its run was stored."""
+    """Lists the files of a GPU's runs that wait for counters, the oldest first."""
     return sorted((folder / gpu.uuid).glob("*.json"))
 
 
@@ -99,8 +97,7 @@ def is_overdue(waiting: Sequence[Path]) -> bool:
 
 
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
-    """Reads the counters of the oldest waiting runs, and passes them with checklists to `write`. Returns the number of
-    runs; 0 if another process reads counters on this GPU, or if a series came meanwhile."""
+    """Reads the counters of the oldest waiting runs and passes them to `write`. Returns the number of runs."""
     (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
     with (folder / gpu.uuid / "lock").open("w") as lock:
         return _read_oldest(folder, gpu, store_url, write) if processes.try_lock(lock) else 0
@@ -139,8 +136,7 @@ def _read(file: Path) -> Uncounted | None:
 
 
 def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str, *, is_patient: bool) -> list[dict[str, Any]]:
-    """Returns for each run the details to store: its hardware counters, or why they are missing. Raises GpuWanted if
-    `is_patient` and a series waits for the GPU."""
+    """Returns each run's hardware counters, or why they are missing. If `is_patient`, may raise GpuWanted."""
     described = [[read_described(each) for each in run.described] for run in runs]
     turn = find_turn(gpu.uuid)
     start = functools.partial(start_profiler, gpu.uuid, turn.is_wanted if is_patient else lambda: False)

@@ -9,7 +9,7 @@ from tilewatch.worker.queue.dispatch import gpu_queue
 
 
 class WrongWorker(ExpectedError):
-    """Raised if a worker cannot do the kind of work for which it was started. The message is a sentence."""
+    """Raised if a worker cannot do the kind of work for which it was started."""
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
@@ -43,11 +43,11 @@ def require_packages() -> None:
 
 
 def require_compiler(wanted: str | None) -> None:
-    """Raises WrongWorker if this machine has no tile compiler, or another than `wanted`. Two compilers in one fleet
-    would compile everything twice, and builds would differ by their compiler."""
+    """Raises WrongWorker if this machine has no tile compiler, or another than `wanted`."""
     here = compiler_version()
     if not here:
         raise WrongWorker("the tile compiler, which a compile worker needs, is not installed here: run `make install`")
+    # Two compilers in one fleet would compile everything twice, and builds would differ by their compiler.
     if wanted is not None and here != wanted:
         raise WrongWorker(
             f"this machine compiles with {here}, but TILEWATCH_COMPILER wants {wanted}: run `make install` of the "

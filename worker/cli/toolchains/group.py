@@ -32,17 +32,16 @@ Wheels = Annotated[
 
 @dataclass(frozen=True)
 class ToolchainRow:
-    """A row of `tilewatch toolchain list` or `tilewatch baselines list`. `sha256` is the hash of the list of packages.
-    It is None for the toolchain that Tilewatch was installed with, whose list is requirements/base.txt."""
+    """A row of `tilewatch toolchain list` or `tilewatch baselines list`."""
 
     name: str
     packages: dict[str, str]
     disk_bytes: int
-    sha256: str | None
+    sha256: str | None  # of the list of packages; None for the toolchain that Tilewatch was installed with
 
     @classmethod
     def of(cls, toolchain: "Toolchain") -> Self:
-        """Returns the row of a toolchain. Reads the size of every file in the toolchain's folder."""
+        """Returns the row of a toolchain, with the size of its folder."""
         from tilewatch.kernels.toolchains.toolchain import hash_list, measure_disk_bytes
 
         packages = {package: version for package, version, _ in toolchain.packages}

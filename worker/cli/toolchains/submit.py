@@ -1,4 +1,4 @@
-"""The command `tilewatch submit toolchain`. worker/submitting/submit_toolchains.py does the work."""
+"""The command `tilewatch submit toolchain`."""
 
 from typing import TYPE_CHECKING, Annotated
 
