@@ -1,6 +1,6 @@
 """Runs migrations when Alembic imports this file. This command writes a new migration for TILEWATCH_DATABASE_URL:
 
-    alembic -c db/alembic.ini revision --autogenerate --rev-id 0040 -m "say what changes"
+alembic -c db/alembic.ini revision --autogenerate --rev-id 0040 -m "say what changes"
 """
 
 import os
