@@ -7,8 +7,8 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def watched_folder() -> Path:
-    """Returns the folder of kernels in the checkout that the environment variables TILEWATCH_REPOSITORY and
-    TILEWATCH_LIBRARY name. If neither variable is set, returns the folder of this module."""
+    """Returns the folder of kernels that TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY name.
+    Without these environment variables, returns the folder of this module."""
     repository, library = os.environ.get("TILEWATCH_REPOSITORY"), os.environ.get("TILEWATCH_LIBRARY")
     if not repository and not library:
         return FOLDER

@@ -1,7 +1,7 @@
-"""Attention, out = softmax(Q @ K^T / sqrt(head size)) @ V in bfloat16, in flash style: for whole sequences (prefill,
-causal or not) and for one new token per sequence (decode). Several query heads may share a head of K and V.
+"""Attention in bfloat16, in flash style: out = softmax(Q @ K^T / sqrt(head size)) @ V.
+Prefill is for whole sequences, causal or not. Decode is for one new token per sequence.
 
-Q is (batch, heads, sequence, head size), K and V (batch, KV heads, sequence, head size), all row-major."""
+Q is (batch, heads, sequence, head size). K and V are (batch, KV heads, sequence, head size). All are row-major."""
 
 import itertools
 import re
@@ -38,8 +38,8 @@ ZERO = ct.PaddingMode.ZERO
 def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt, shared: ConstInt,
                       causal: ConstInt, scale: ct.Constant[float], latency: ConstInt, latency_v: ConstInt,
                       value_parts: ConstInt, last_heads):  # fmt: skip
-    """Computes out with one thread block per tile of query rows. Tiles of keys that all rows see come first and need no
-    mask. Later tiles are masked. They have at most `tile_m` keys, so that a row of the tile sees some of them."""
+    """Computes out with one thread block per tile of query rows.
+    Masked tiles of keys come last, with at most `tile_m` keys, so that each row sees some of them."""
     i, query_head, batch = find_rows(q, k, tile_m, head, shared, last_heads)
     length = k.shape[2]
     x = ct.reshape(
@@ -85,9 +85,9 @@ def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: Co
 def attention_decode(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt,
                      scale: ct.Constant[float],
                      latency: ConstInt, latency_v: ConstInt):  # fmt: skip
-    """Computes out with one thread block per sequence and KV head. Query heads that share a KV head are a tile's rows.
+    """Computes out with one thread block per sequence and KV head.
 
-    q and out are (batch, KV heads, query heads per KV head, head size): a view of (batch, heads, 1, head size)."""
+    q and out are (batch, KV heads, query heads per KV head, head size)."""
     kv_head, batch = ct.bid(0), ct.bid(1)
     length = k.shape[2]
     x = ct.reshape(
@@ -115,11 +115,11 @@ def attention_decode(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: Con
 
 
 def find_rows(q, k, tile_m, head, shared, last_heads):
-    """Returns the tile of query rows, the query head and the sequence of this thread block. Called by the kernel.
+    """Returns the tile of query rows, the query head and the sequence of this thread block.
 
-    Thread blocks of query heads that share a head of K and V run together, so that they read the same keys from L2.
-    Causal rows at the end of a sequence have the most keys, so their blocks start first within a head. Long blocks of
-    the last head would still end late, so blocks of the last `last_heads` KV heads are sorted by length together."""
+    Thread blocks of query heads that share a KV head run together, because they read the same keys.
+    Causal thread blocks with the most keys start first, because they take the longest time.
+    Thread blocks of the last `last_heads` KV heads are sorted by length together."""
     tiles = ct.num_tiles(q, axis=2, shape=(1, 1, tile_m, head))
     before = q.shape[0] * k.shape[1] - last_heads
     key_head = min(ct.bid(0) // (tiles * shared), before)
@@ -132,7 +132,7 @@ def find_rows(q, k, tile_m, head, shared, last_heads):
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):
-    """Loads a tile (tile_n, head) of K or V. Called by the kernels."""
+    """Loads a tile (tile_n, head) of K or V."""
     at = (batch, kv_head, j, 0)
     return ct.reshape(
         ct.load(array, index=at, shape=(1, 1, tile_n, head), padding_mode=ZERO, latency=latency), (tile_n, head)
@@ -140,8 +140,8 @@ def keys(array, batch, kv_head, j, tile_n, head, latency):
 
 
 def attend(scores, values, most, total, acc, scale):
-    """Returns the largest score, the sums and the weighted values after one more step of the running softmax (Milakov
-    and Gimelshein, "Online normalizer calculation for softmax", 2018). A row's sum is the sum of `total`'s columns."""
+    """Returns the largest score, the sums and the weighted values after one more step of the running softmax.
+    See Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018."""
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     weights = ct.exp2(scores * scale - higher, flush_to_zero=True)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -150,8 +150,8 @@ def attend(scores, values, most, total, acc, scale):
 
 
 def attend_in_halves(scores, values, later_values, most, total, acc, scale):
-    """Returns the values that `attend` returns, computed in two halves of the keys: weights of the second half are
-    computed while weights of the first half are multiplied by values (sm_90, cuda-tile 1.7)."""
+    """Returns the result of `attend`, computed in two halves of the keys.
+    Weights of the second half are computed while the first half is multiplied (sm_90, cuda-tile 1.7)."""
     half = (scores.shape[0], scores.shape[1] // 2)
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -163,7 +163,7 @@ def attend_in_halves(scores, values, later_values, most, total, acc, scale):
 
 
 def fold(weights, columns):
-    """Returns sums (rows, columns): sum c of a row adds its weights c, c + `columns`, c + 2 * `columns` and so on."""
+    """Returns the weights added up to `columns` columns. The sum of each row stays the same."""
     rows = weights.shape[0]
     return ct.sum(ct.reshape(weights, (rows, weights.shape[1] // columns, columns)), axis=1)
 
@@ -178,8 +178,8 @@ def parse_causal(text: str) -> Problem:
 
 
 def parse_decode(text: str) -> Problem:
-    """Reads "32x32x8x8192x128": batch 32, 32 query heads, 8 heads of K and V, 8192 keys, head size 128. Each sequence
-    has one new token."""
+    """Reads "32x32x8x8192x128": batch 32, 32 query heads, 8 heads of K and V, 8192 keys, head size 128.
+    Each sequence has one new token."""
     sizes = _checked(text)
     if sizes["heads"] // sizes["kv_heads"] > LEAST_ROWS:
         raise BadProblem(f"problem {text}: at most {LEAST_ROWS} query heads may share a head of K and V")
@@ -205,8 +205,8 @@ def _checked(text: str) -> dict[str, int]:
 
 
 def prefill_space(arch: str) -> Space:
-    """Returns the configs. sm_80 has no clusters, and no registers for tiles of 256 rows. Values in two parts
-    (`value_parts` 2) were tried only on sm_90, where they won three of seven sweeps."""
+    """Returns the configs. sm_80 has no clusters, and too few registers for tiles of 256 rows.
+    `value_parts` 2 was tried only on sm_90, where it won three of seven sweeps."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -222,8 +222,8 @@ def prefill_space(arch: str) -> Space:
 
 
 def causal_space(arch: str) -> Space:
-    """Returns the configs of `prefill_space` with more axes: `last_heads`, the order of thread blocks, and on Blackwell
-    `latency_v`, a latency hint for V alone. Elsewhere, and without causality, that hint changes no machine code."""
+    """Returns the configs of `prefill_space` with several orders of thread blocks (`last_heads`).
+    On Blackwell they also vary `latency_v`, a hint that changes no machine code on other GPUs."""
     latency_v = (("latency_v", (2, 4)),) if has_clusters(arch) else ()
     return Space((*prefill_space(arch).axes, *latency_v, ("last_heads", (1, 4, 16))))
 
@@ -278,7 +278,7 @@ def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ..
 
 
 def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:
-    """Returns `last_heads`: blocks of so many heads are sorted by length. It is 1 without causality (equal lengths)."""
+    """Returns `last_heads`. It is 1 without causality, because all thread blocks then take equally long."""
     return {"last_heads": min(config.get("last_heads", 1), problem.sizes["batch"] * problem.sizes["kv_heads"])}
 
 
@@ -301,7 +301,7 @@ def causal_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
-    """Returns out, computed for some rows of a head at a time: all scores of a sequence would not fit in memory."""
+    """Returns out, computed for some rows at a time, because all scores of a sequence would not fit in memory."""
     shared = q.shape[1] // k.shape[1]
     out = xp.empty(q.shape, dtype=xp.float32)
     for batch, head in itertools.product(range(q.shape[0]), range(q.shape[1])):
@@ -318,13 +318,13 @@ def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error: one bfloat16 step, relative to the largest output. Weights and results are rounded by
-    half a step or less, and a row's result is an average of V with weights that sum to one."""
+    """Returns the allowed error: one bfloat16 step, relative to the largest output.
+    Weights and results are each rounded by half a step or less."""
     return 2.0**-7
 
 
 def prefill_flops(problem: Problem) -> int:
-    """Returns the operations in two products of each query and key. A causal query sees half of the keys on average."""
+    """Returns the number of operations. A causal query sees half of the keys on average."""
     batch, heads, _, sequence, head = _sizes(problem)
     whole = 4 * batch * heads * sequence * sequence * head
     return whole // 2 if problem.sizes["causal"] else whole

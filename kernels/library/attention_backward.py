@@ -1,10 +1,10 @@
-"""The gradient of causal attention in two launches, as training runs it for each layer.
+"""The gradient of causal attention in bfloat16, in two launches.
 
-q, out, dout and dq are (batch, heads, sequence, head size), k, v, dk and dv (batch, KV heads, sequence, head size), all
-bfloat16 and row-major. log_sum (batch, heads, sequence) is the logarithm of the sum of each query's softmax, which the
-forward pass stores. delta (batch, heads, sequence) is the sum of dout * out, which the first launch computes. With P =
-exp(Q K^T / sqrt(head size) - log_sum) and S = P * (dout V^T - delta): dV = P^T dout, dK = S^T Q / sqrt(head size), dQ =
-S K / sqrt(head size) (Dao, "FlashAttention-2", 2023, algorithm 2)."""
+q, out, dout and dq are (batch, heads, sequence, head size). k, v, dk and dv are (batch, KV heads, sequence, head size).
+log_sum and delta are (batch, heads, sequence). log_sum is the logarithm of the sum of each query's softmax.
+delta is the sum of dout * out. With P = exp(Q K^T / sqrt(head size) - log_sum) and S = P * (dout V^T - delta):
+dV = P^T dout, dK = S^T Q / sqrt(head size), dQ = S K / sqrt(head size).
+The source is Dao, "FlashAttention-2", 2023, algorithm 2."""
 
 import itertools
 import math
@@ -29,9 +29,9 @@ ZERO = ct.PaddingMode.ZERO
 
 @ct.kernel
 def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
-    """Computes delta, the sum of dout * out of each row, for all heads. Each thread block has `tile_m` rows.
+    """Computes delta, the sum of dout * out of each row, for all heads.
 
-    delta is stored without TMA, which would write up to 16 bytes past the end of delta (sm_90, tileiras 13.4.92)."""
+    TMA is not used: it would write up to 16 bytes past the end of delta (sm_90, tileiras 13.4.92)."""
     i = ct.bid(0)
     x = ct.load(dout, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
     y = ct.load(out, index=(i, 0), shape=(tile_m, head), padding_mode=ZERO)
@@ -43,14 +43,14 @@ def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
 def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstInt, tile_n: ConstInt,
                        head: ConstInt, shared: ConstInt, scale: ct.Constant[float], whole: ConstInt,
                        heads_together):  # fmt: skip
-    """Computes dq, dk and dv. Each of the first thread blocks computes one tile of dk and of dv in a loop over queries.
-    Each later thread block computes one tile of dq in a loop over keys. So no sums are added in memory and the order of
-    all sums is fixed. But Q K^T and dout V^T are computed twice.
+    """Computes dq, dk and dv. The first thread blocks compute dk and dv, and the later thread blocks compute dq.
+    No thread blocks add to the same sum, so the order of all sums is fixed.
+    But Q K^T and dout V^T are computed twice.
 
-    A thread block computes `tile_m` rows and loops over `tile_n` rows at a time. Thread blocks of `heads_together` KV
-    heads run together, and the longest loops start first. With more heads less data is shared in L2. With one head the
-    long loops of the last head would end last. Only tiles on the diagonal are masked, in loops of their own: masks in
-    all tiles cost 2 and 5 % of the time (H100, 2026-11-27)."""
+    Thread blocks of `heads_together` KV heads run together, and the longest loops start first.
+    With more heads, less data is shared in L2. With one head, long loops of the last head would end last.
+    Only tiles on the diagonal are masked, in loops of their own.
+    Masks in all tiles cost 2 and 5 % of the time (H100, 2026-11-27)."""
     batch = ct.bid(2)
     length = q.shape[2]
     tiles = ct.cdiv(length, tile_m)
@@ -116,15 +116,15 @@ def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstI
 
 
 def rows_of(array, batch, head_number, j, rows, head):
-    """Loads a tile (rows, head) of one head, with zeros beyond the sequence, so that queries beyond its end add
-    nothing. Called by the kernel."""
+    """Loads a tile (rows, head) of one head.
+    Rows beyond the sequence are zeros, so that they add nothing."""
     at = (batch, head_number, j, 0)
     return ct.reshape(ct.load(array, index=at, shape=(1, 1, rows, head), padding_mode=ZERO), (rows, head))
 
 
 def numbers_of(array, batch, query_head, j, shape, whole):
-    """Loads one number per query of a tile, as `shape`. If `whole` is 1, tiles divide the sequence and bounds are not
-    checked, because a check would be a branch in the loop."""
+    """Loads one number per query of a tile, as `shape`.
+    If `whole` is 1, tiles divide the sequence, and bounds are not checked."""
     at, line = (batch, query_head, j), (1, 1, shape[0] * shape[1])
     if whole == 1:
         return ct.reshape(ct.load(array, index=at, shape=line, check_bounds=False, allow_tma=False), shape)
@@ -132,7 +132,7 @@ def numbers_of(array, batch, query_head, j, shape, whole):
 
 
 def weigh(x, y, x_v, y_v, logs, scale):
-    """Returns a tile of the softmax weights P and of dout V^T, both transposed if x is from K. `logs` are to base 2."""
+    """Returns tiles of the softmax weights P and of dout V^T, transposed if x is from K. `logs` are to base 2."""
     zeros = ct.full((x.shape[0], y.shape[0]), 0.0, dtype=ct.float32)
     scores = ct.mma(x, ct.transpose(y), zeros)
     return ct.exp2(scores * scale - logs, flush_to_zero=True), ct.mma(x_v, ct.transpose(y_v), zeros)
@@ -235,8 +235,8 @@ def delta_reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Returns the gradients, computed for some rows of one head at a time: all scores of a long sequence would not fit.
-    The formulas hold for any values of log_sum and delta, which are inputs."""
+    """Returns the gradients for any log_sum and delta, which are inputs.
+    Computes some rows at a time, because all scores of a long sequence would not fit in memory."""
     q, k, v, dout = (inputs[name] for name in ("q", "k", "v", "dout"))
     batches, heads, sequence, head = q.shape
     shared = heads // k.shape[1]
@@ -258,13 +258,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def delta_tolerance(_: Problem) -> float:
-    """Returns the allowed error, a few float32 roundings in a sum of 128. Products of bfloat16 are exact in float32."""
+    """Returns the allowed error: a few float32 roundings in a sum of 128 products."""
     return 1e-5
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error: one bfloat16 step, relative to the largest value. Weights, their gradients and results
-    are rounded by half a step or less, and the errors of a sum's terms mostly cancel."""
+    """Returns the allowed error: one bfloat16 step, relative to the largest value.
+    The errors of a sum's terms mostly cancel."""
     return 2.0**-7
 
 
@@ -273,8 +273,8 @@ def delta_flops(problem: Problem) -> int:
 
 
 def flops(problem: Problem) -> int:
-    """Returns the operations in five products of a query and each key that it sees, on average half of the keys. Two of
-    the products are computed twice but count once."""
+    """Returns the number of operations in five products of queries and keys.
+    Two of the products are computed twice but count once."""
     batch, heads, _, sequence, head = _sizes(problem)
     return 5 * batch * heads * sequence * sequence * head
 
@@ -289,7 +289,7 @@ def least_bytes(problem: Problem) -> int:
 
 
 def weights(problem: Problem) -> Mapping[str, float]:
-    """Maps the total `gradient of attention ...` to this launch's weight: 1, as the total is the time of both."""
+    """Returns this launch's weight, 1, in the total `gradient of attention ...`, the time of both launches."""
     return {f"gradient of attention {problem.name}": 1.0}
 
 

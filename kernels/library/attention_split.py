@@ -1,8 +1,8 @@
-"""Attention for one new token of a long sequence in two launches: several thread blocks share the keys of a head, and a
-second kernel joins their results ("Flash-Decoding", Dao and others, 2023).
+"""Attention for one new token of a long sequence, in two launches ("Flash-Decoding", Dao and others, 2023).
+Several thread blocks share the keys of a head. A second kernel joins their results.
 
-Each launch is listed as a kernel of its own. Totals named `decode in parts ...` give both kernels weight 1, so such a
-total is the time of both launches."""
+Each launch is a kernel of its own.
+Totals named `decode in parts ...` are the time of both launches."""
 
 import itertools
 import re
@@ -34,12 +34,12 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstInt, tile_n: ConstInt, head: ConstInt,
                            scale: ct.Constant[float], latency: ConstInt, latency_v: ConstInt):  # fmt: skip
-    """Computes values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p, and logs[b, h, p], the
-    logarithm to base 2 of the softmax's sum.
+    """Computes values[b, h, p] = softmax(q K^T / sqrt(head size)) V over the keys of part p.
+    logs[b, h, p] is the logarithm to base 2 of the softmax's sum.
 
-    q is (batch, KV heads, query heads per KV head, head size), k and v are (batch, KV heads, keys, head size). values
-    (batch, KV heads, parts, query heads per KV head, head size) and logs, without the last axis of values, are float32.
-    first_of_part (parts + 1,) holds each part's first key, a multiple of 128, and at its end the number of keys."""
+    q is (batch, KV heads, query heads per KV head, head size). k and v are (batch, KV heads, keys, head size).
+    values is float32, (batch, KV heads, parts, query heads per KV head, head size). logs lacks the last axis.
+    first_of_part has each part's first key, a multiple of 128, and then the number of keys."""
     part, kv_head, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     start = ct.load(first_of_part, index=(part,), shape=(1,)).item()
     end = ct.load(first_of_part, index=(part + 1,), shape=(1,)).item()
@@ -73,15 +73,15 @@ def attend(scores, values, most, total, acc, scale):
 
 
 def keys(array, batch, kv_head, j, tile_n, head, latency):
-    """Loads a tile (tile_n, head) of K or V. Called by the kernel."""
+    """Loads a tile (tile_n, head) of K or V."""
     at, shape = (batch, kv_head, j, 0), (1, 1, tile_n, head)
     return ct.reshape(ct.load(array, index=at, shape=shape, padding_mode=ZERO, latency=latency), (tile_n, head))
 
 
 @ct.kernel
 def attention_decode_join(values, logs, out, parts: ConstInt, tile_head: ConstInt):
-    """Computes out (batch, KV heads, query heads per KV head, head size), bfloat16: the sum of the parts' values, each
-    weighted by the part's share of the softmax sum. A thread block computes `tile_head` elements of a query head."""
+    """Computes out, the sum of the parts' values, each weighted by the part's share of the softmax sum.
+    out is bfloat16, (batch, KV heads, query heads per KV head, head size)."""
     row, column, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     shared = out.shape[2]
     kv_head = row // shared
@@ -100,8 +100,8 @@ def attention_decode_join(values, logs, out, parts: ConstInt, tile_head: ConstIn
 
 
 def parse(text: str) -> Problem:
-    """Reads "1x32x8x32768x128-16": one sequence, 32 query heads, 8 heads of K and V, 32768 keys, head size 128; 16
-    parts."""
+    """Reads "1x32x8x32768x128-16": one sequence, 32 query heads, 8 heads of K and V, 32768 keys, head size 128.
+    The keys are cut into 16 parts."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)x(64|128)-(1|2|4|8|16|32|64|128)", text.strip().lower())
     if found is None:
         raise BadProblem(
@@ -214,8 +214,8 @@ def join_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error: one bfloat16 step of the largest value. Weights and results are rounded to bfloat16,
-    and a result is an average of values."""
+    """Returns the allowed error: one bfloat16 step of the largest value.
+    Weights and results are rounded to bfloat16."""
     return 2.0**-7
 
 

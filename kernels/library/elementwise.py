@@ -56,8 +56,8 @@ def residual_add_tiles(x, residual, y, tile_rows: ConstInt, tile_columns: ConstI
 def softmax_rows(x, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt):
     """Computes y = exp(x - max) / sum over each row. A thread block computes whole rows.
 
-    Padding of -inf would change neither maximum nor sum, but the loads would not use TMA (sm_90, cuda-tile 1.7). So
-    padding is loaded as zero, and is replaced by -inf if a row does not fill its tile."""
+    Padding is loaded as zero, and is then replaced by -inf.
+    Loads with a padding of -inf would not use TMA (sm_90, cuda-tile 1.7)."""
     tma = None if allow_tma == 1 else False
     for tile in range(ct.bid(0), ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)), ct.num_blocks(0)):
         rows = ct.load(
@@ -88,9 +88,9 @@ def parse(text: str) -> Problem:
 
 
 def tiled_space(_: str) -> Space:
-    """Returns the configs: sizes of a tile, with many thread blocks per multiprocessor or few persistent ones.
+    """Returns the configs: tile sizes, with one thread block per tile or with persistent thread blocks.
 
-    TMA is not an axis, because the compiler (cuda-tile 1.7) makes the same vector loads with and without it."""
+    TMA is not an axis: the compiler (cuda-tile 1.7) makes the same loads with and without it."""
     return Space(
         (
             ("tile_rows", (1, 4)),
@@ -102,7 +102,7 @@ def tiled_space(_: str) -> Space:
 
 
 def rows_space(_: str) -> Space:
-    """Returns the configs for tiles of whole rows. With 8 warps, twice as many registers hold a long row as with 4."""
+    """Returns the configs for tiles of whole rows. 8 warps have registers for longer rows than 4 warps."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -175,8 +175,8 @@ def softmax_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, relative to the largest output: half a bfloat16 step, up to 2**-8, and a little for
-    float32."""
+    """Returns the allowed error, relative to the largest output.
+    It is half a bfloat16 step (up to 2**-8) plus a little for float32 errors."""
     return 2.0**-8 + 2.0**-14
 
 

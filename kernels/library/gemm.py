@@ -1,7 +1,7 @@
-"""Matrix products D = A @ B^T with FP8 operands, bfloat16 results and float32 accumulation.
+"""Matrix products D = A @ B^T with FP8 operands, bfloat16 results and float32 sums.
 
-A is (M, K) and B is (N, K), both row-major with K innermost ("NT"). Hopper's and Blackwell's Tensor Core instructions
-read FP8 in this layout. DeepGEMM's `fp8_gemm_nt` takes it too, so it is timed on the same bytes as these kernels."""
+A is (M, K) and B is (N, K), both row-major. Tensor Cores read FP8 in this layout.
+DeepGEMM's `fp8_gemm_nt` takes this layout too, so it is timed on the same bytes."""
 
 import re
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ OCCUPANCY = {"sm_120": (1, 2, 4), "sm_121": (1, 2, 4)}
 
 @ct.kernel
 def gemm_fp8_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):
-    """Computes D by a static persistent kernel: of n thread blocks, number b computes the tiles b, b + n, b + 2n, ...
+    """Computes D with a persistent kernel: of n thread blocks, number b computes the tiles b, b + n, b + 2n, ...
 
-    Tiles are numbered in a swizzled order: `group_size_m` tiles down M before a step along N. So thread blocks that run
-    at the same time share tiles of B in L2."""
+    The order goes down `group_size_m` tiles before it moves to the next column of tiles.
+    So thread blocks that run at the same time share tiles of B in L2."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -49,9 +49,9 @@ def gemm_fp8_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: Con
 def gemm_fp8_hinted_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt,
                                latency_a: ConstInt, latency_b: ConstInt, allow_tma: ConstInt,
                                fast_acc: ConstInt):  # fmt: skip
-    """Computes D as gemm_fp8_persistent does, with hints for the compiler that change only the speed.
+    """Computes D as gemm_fp8_persistent does, with hints for the compiler.
 
-    A latency of 0 gives no hint for the loads of that operand, and `allow_tma` of 1 lets the compiler decide about TMA.
+    A latency of 0 gives no hint. `allow_tma` of 1 lets the compiler decide about TMA.
     `fast_acc` of 1 lets Hopper's Tensor Cores keep FP8 sums in fewer bits."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
@@ -72,7 +72,7 @@ def gemm_fp8_hinted_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile
 
 
 def hinted_tile(array, row, k, rows, tile_k, latency, allow_tma):
-    """Loads a tile (rows, tile_k) of A or B. Called by gemm_fp8_hinted_persistent."""
+    """Loads a tile (rows, tile_k) of A or B with hints."""
     return ct.load(
         array,
         index=(row, k),
@@ -101,8 +101,8 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns every combination of tile sides and cluster sizes: 500 configs, or 1500 on sm_120 and sm_121, where
-    several thread blocks fit a multiprocessor."""
+    """Returns every combination of tile sizes and cluster sizes.
+    There are 500 configs, or 1500 on sm_120 and sm_121, where several thread blocks fit a multiprocessor."""
     return Space(
         (
             ("tile_m", () if arch.startswith("sm_8") else TILES),  # the compiler has no FP8 before sm_90
@@ -116,9 +116,9 @@ def space(arch: str) -> Space:
 
 
 def hinted_space(arch: str) -> Space:
-    """Returns configs with the best tiles of gemm_fp8 and all hints for the compiler: 1920 on Hopper, else 4320.
+    """Returns configs with the best tiles of gemm_fp8 and all hints for the compiler.
 
-    FP8 fast accumulation exists only on Hopper. Blackwell has larger clusters (num_ctas) to choose from instead."""
+    Hopper has 1920 configs, with fast accumulation. Other GPUs have 4320, and Blackwell has larger clusters."""
     hopper = arch == "sm_90"
     return Space(
         (
@@ -175,16 +175,16 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 def tolerance(problem: Problem) -> float:
     """Returns the allowed error, relative to the largest output: half a bfloat16 step plus Hopper's truncations.
 
-    A bfloat16 step (7 fraction bits) is at most 2**-7 of a value. Hopper adds FP8 products with about 13 fraction bits
-    and truncates once per 32 of K ("DeepSeek-V3 technical report", section 3.3.2). The standard deviation of
-    independent errors grows with the square root of their number; 4 standard deviations are allowed."""
+    Hopper adds FP8 products with about 13 fraction bits, and truncates once per 32 of K.
+    The source is section 3.3.2 of the "DeepSeek-V3 technical report".
+    Independent errors grow with the square root of their number. 4 standard deviations are allowed."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-14)
 
 
 def hinted_tolerance(problem: Problem) -> float:
-    """Returns `tolerance` plus an allowance for fast accumulation, whose truncations all go in one direction.
+    """Returns `tolerance` plus an allowance for fast accumulation.
 
-    With fast accumulation each truncation is relative to the sum over K, which may already have its largest value."""
+    Its truncations all go in one direction, and each is relative to the whole sum over K."""
     return tolerance(problem) + float(problem.sizes["k"] / 32 * 2.0**-14)
 
 

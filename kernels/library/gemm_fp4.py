@@ -1,8 +1,8 @@
-"""FP4 matrix products D = A @ B^T on Blackwell: 4-bit floats with a scale per 16 of K, as in NVFP4 checkpoints.
+"""FP4 matrix products D = A @ B^T on Blackwell, with a scale per 16 of K, as in NVFP4 checkpoints.
 
-One byte holds two elements of K, so A is (M, K / 2) bytes and B (N, K / 2). cuTile has the type float4_e2m1fn only for
-tiles, so the kernel unpacks the bytes that it loads. NVFP4 also has a float32 factor per tensor, which these products
-leave out."""
+One byte holds two elements of K, so A is (M, K / 2) bytes and B is (N, K / 2) bytes.
+The kernel unpacks these bytes, because cuTile has the type float4_e2m1fn only for tiles.
+The float32 factor that NVFP4 has for each tensor is left out."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 def gemm_fp4_scaled(
     a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes D = A @ B^T. The Tensor Core applies scale_a (M, K / 16) and scale_b (N, K / 16), both float8_e4m3fn."""
+    """Computes D = A @ B^T. scale_a is (M, K / 16) and scale_b is (N, K / 16), both float8_e4m3fn."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -45,15 +45,15 @@ def gemm_fp4_scaled(
 
 
 def unpacked(array, row, k, rows, tile_k):
-    """Returns a tile of (rows, tile_k) FP4 elements, loaded from half as many bytes. Called by the kernel."""
+    """Loads a tile (rows, tile_k) of FP4 elements from half as many bytes."""
     packed = ct.load(array, index=(row, k), shape=(rows, tile_k // 2), padding_mode=ZERO)
     elements = ct.unpack_from_bytes(ct.reshape(packed, (rows * tile_k // 2,)), ct.float4_e2m1fn)
     return ct.reshape(elements, (rows, tile_k))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of tile number `tile`. Numbers go `group_size_m` tiles down M before each step along
-    N. Called by the kernel."""
+    """Returns the position (i, j) of a tile.
+    The order goes down `group_size_m` tiles before it moves to the next column of tiles."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -76,9 +76,9 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs. GPUs before Blackwell have none, as their Tensor Cores have no FP4. On sm_120 only configs
-    that do not spill are listed (tileiras 13.4.92). On sm_100, tiles of 64 rows, and 256x256 on one multiprocessor, are
-    left out: they did not compile in 15 s of CPU time."""
+    """Returns the configs. GPUs before Blackwell have none, because their Tensor Cores have no FP4.
+    On sm_120 only configs that do not spill are listed (tileiras 13.4.92).
+    On sm_100 some tiles are left out, because they did not compile in 15 s of CPU time."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
@@ -128,7 +128,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _values(packed: Any, scales: Any, xp: Any) -> Any:
-    """Returns the scaled values, (rows, K) in float32. The lower half of a byte holds the first of its two elements."""
+    """Returns the scaled values, (rows, K) in float32. The lower half of a byte holds its first element."""
     magnitudes = xp.asarray(MAGNITUDES + tuple(-each for each in MAGNITUDES), dtype=xp.float32)
     packed = packed.astype(xp.uint8)
     elements = xp.stack((magnitudes[packed & 15], magnitudes[packed >> 4]), axis=-1)
@@ -136,7 +136,7 @@ def _values(packed: Any, scales: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, half a bfloat16 step of the largest output. Sums are float32 and add no error."""
+    """Returns the allowed error: half a bfloat16 step of the largest output."""
     return 2.0**-8
 
 

@@ -1,8 +1,8 @@
-"""Block-scaled FP8 matrix products D = A @ B^T, with the scales of DeepGEMM's kernels. A is (M, K) and B is (N, K).
+"""Block-scaled FP8 matrix products D = A @ B^T, with DeepGEMM's scales. A is (M, K) and B is (N, K).
 
-Both have a scale per 128 of K. On Hopper ("1d2d") scales are float32: one per row of A, and one per 128x128 block of B.
-The Tensor Core's short sums are promoted to float32 every 128 of K, as DeepGEMM does. On Blackwell ("1d1d") scales are
-powers of two, one per row of A or B, which the Tensor Cores apply themselves. MXFP8 has a scale per 32 of K."""
+On Hopper scales are float32: one per row and 128 of K for A, and one per 128x128 block for B.
+The Tensor Core's short sums are added up in float32 every 128 of K, as DeepGEMM does.
+On Blackwell the Tensor Cores apply the scales: powers of two, one per row and 128 of K, or 32 of K (MXFP8)."""
 
 import re
 from collections.abc import Mapping
@@ -55,18 +55,18 @@ def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstIn
                                group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, edge: ConstInt,
                                even: ConstInt, rest: ConstInt, split: ConstInt, added_n: ConstInt,
                                block_per_tile: ConstInt, apart: ConstInt):  # fmt: skip
-    """Computes D on Hopper, each thread block several tiles in turn. `steps` blocks of K are loaded together. One block
-    is added in float32 while another is multiplied. scale_a is (K / 128, M) and scale_b (N / 128, K / 128).
+    """Computes D on Hopper. `steps` blocks of K are loaded together.
+    scale_a is (K / 128, M), and scale_b is (N / 128, K / 128).
 
-    A tile wider than BLOCK is computed as two products, each with its own scale of B. `edge` says how the last rows
-    end. `even` is 1 if the tiles along M are a multiple of `group_size_m`. `rest` blocks of K are left after whole
-    rounds of `steps`. With `split` over 1, that many thread blocks share a tile, each with a part of K.
+    A tile wider than BLOCK is computed as two products, each with its own scale of B.
+    `edge` says how the last rows end. `even` is 1 if the tiles along M are a multiple of `group_size_m`.
+    `rest` blocks of K are left after whole rounds. `split` thread blocks share a tile, each with a part of K.
 
-    With `apart` the two products of a tile follow each other. A thread then needs registers only for all its sums and
-    for the values of one product.
+    With `apart` the second product of a tile follows the first.
+    A thread then needs registers for the values of only one product.
 
-    With `added_n` a tile has that many more columns, from the end of D (see gemm_steps.py). With `block_per_tile` each
-    block computes one tile: a loop over tiles of 64x64 by 4 warps spills 312 bytes of registers, one tile none."""
+    With `added_n` a tile has that many more columns, from the end of D (see gemm_steps.py).
+    With `block_per_tile` each thread block computes one tile. A loop over tiles of 64x64 would spill 312 bytes."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)
     if split > 1:
@@ -84,11 +84,11 @@ def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstIn
 
 
 def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart):
-    """Computes tile (i, j) of D. Each block of K takes one product, a second if the tile is wider than BLOCK, and one
-    more for added columns.
+    """Computes tile (i, j) of D. Each block of K takes one product, or two if the tile is wider than BLOCK.
+    Added columns take one product more.
 
-    A tile must not lie outside of its array. So if N ends within the left product, the right product is the left
-    product again, or zero. If other tiles have all added columns, the last added columns are computed again."""
+    A tile must not lie outside of its array.
+    So if N ends within the left product, the right product is the left product again, or zero."""
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
         if tile_n > 128:
@@ -106,10 +106,10 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest):
-    """Computes tile (i, j) of D. Its columns must share a scale of B. cuTile inlines this function in the kernel.
+    """Computes tile (i, j) of D. All its columns must share a scale of B.
 
-    The `rest` blocks of K after whole rounds of `steps` come after the loop. Before, products with a rest loaded one
-    block at a time, at 0.44 to 0.60 of DeepGEMM's speed, and others ran at 0.85 to 0.96 (H200, 2026-11-22)."""
+    The `rest` blocks of K come after the loop. Products with a rest once loaded all blocks one at a time:
+    they ran at 0.44 to 0.60 of DeepGEMM's speed, and others at 0.85 to 0.96 (H200, 2026-11-22)."""
     acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     for several in range(rounds):
@@ -121,13 +121,13 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, ed
 
 
 def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split):
-    """Computes tile (i, j) of D over one share of K, number `part` of `split`. The last share includes the blocks of K
-    left after whole rounds.
+    """Computes tile (i, j) of D over share number `part` of `split` shares of K.
+    The last share includes the blocks of K that are left after whole rounds.
 
-    Thread blocks with neighbouring numbers share a tile. All but the last write their sums into `parts` and end. The
-    last block adds these sums to its own and writes D. It waits only for blocks with lower numbers, which have started
-    earlier. The last block has one round more than the others, so that their sums are there when it looks: 12.8 instead
-    of 13.5 us for 64x2112x7168 (an H100, 2026-11-26)."""
+    All thread blocks of a tile but the last write their sums into `parts`. The last adds all sums and writes D.
+    It waits only for thread blocks with lower numbers, which have started earlier.
+    It computes one round more, so that the sums are there when it looks for them:
+    12.8 instead of 13.5 us for 64x2112x7168 (an H100, 2026-11-26)."""
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     shared = max(rounds - 1, 0)
     first, end = shared * part // split, rounds if part == split - 1 else shared * (part + 1) // split
@@ -145,11 +145,11 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
 
 
 def add_parts(acc, parts, first, count):
-    """Returns `acc` plus `count` partial sums from slot `first` on, in a fixed order, so that a result can be
-    reproduced. Waits for all partial sums, and resets their slots to NOTHING for the next launch.
+    """Returns `acc` plus `count` partial sums from slot `first` on. They are added in a fixed order.
+    Waits for all partial sums, and resets their slots to NOTHING for the next launch.
 
-    A slot is complete if none of its elements is NOTHING, so no counter is needed. With a counter, the compiler ordered
-    every load of the kernel, because no load may pass the accesses of a counter."""
+    A slot is complete if none of its elements is NOTHING.
+    A counter would be slower, because the compiler would order every load of the kernel."""
     sums = acc
     have_come, tries = 0, 0
     while have_come == 0 and tries < TRIES:
@@ -178,13 +178,13 @@ def add_parts(acc, parts, first, count):
 def look_again(parts):
     """Makes later loads read memory again, by a store to the last row of `parts`, which is never read.
 
-    Without a store between two loads of one place, the compiler merges the loads, whatever their memory order. It had
-    moved the loads out of the waiting loop (tileiras 13.4.92; an H200, 2026-11-23)."""
+    Without this store the compiler merges two loads, whatever their memory order.
+    It had moved the loads out of the waiting loop (tileiras 13.4.92; an H200, 2026-11-23)."""
     give(parts, parts.shape[0] - 1, ct.full((1, 1), NOTHING, dtype=ct.int32))
 
 
 def give(parts, number, bits):
-    """Writes `bits`, such as a partial sum, to slot `number` of `parts`, where another thread block may read them."""
+    """Writes `bits`, such as a partial sum, to a slot of `parts` for another thread block."""
     ct.store(
         parts,
         index=(number, 0),
@@ -199,8 +199,8 @@ def give(parts, number, bits):
 def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, edge):
     """Returns `acc` plus the scaled product of block k of K.
 
-    Tensor Core products have at least 64 rows. A smaller tile is computed as B @ A^T, whose columns are the few rows of
-    A. So no rows of the Tensor Core stay idle."""
+    Tensor Core products have at least 64 rows. A smaller tile is computed as B @ A^T,
+    so that no rows of the Tensor Core stay idle."""
     scale = of_rows(scale_a, i, k, tile_m, edge) * of_block(scale_b, (j * tile_n) // 128, k)
     x = load_rows(a, i, k, tile_m, latency, edge)
     y = ct.load(b, index=(j, k), shape=(tile_n, 128), padding_mode=ZERO, latency=hint(latency))
@@ -212,7 +212,7 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, e
 
 
 def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, edge, rest):
-    """Computes tiles (i, j) and (i, other) of D, 128 columns each, loading their common rows of A once."""
+    """Computes tiles (i, j) and (i, other) of D, 128 columns each. Loads their common rows of A once."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
@@ -242,15 +242,15 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
 
 
 def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, edge, rest):
-    """Computes tile (i, j) of D, 128 columns, and tile (i, other), `other_n` columns, one product after the other.
+    """Computes tile (i, j) of D, 128 columns, and then tile (i, other), `other_n` columns.
 
-    If the tiles lie `beside` each other, B is loaded in tiles of 256 rows for both and D is written in one store: a
-    second load would have its own barrier, for which the second product would wait.
+    If the tiles lie `beside` each other, one load brings B for both, and one store writes D.
+    With two loads the second product would wait for a barrier of its own.
 
-    Scales are loaded a round ahead, between the two products, when the operands of both are loaded already. So the
-    compiler computes the scales' addresses while the second product runs, at no cost. Scales of a round's last step are
-    loaded one step earlier, so that they are there when the round ends: 190 instead of 199 us for 4096x4096x7168 (an
-    H100, 2026-11-26)."""
+    Scales are loaded one round ahead, between the two products.
+    So the compiler computes the scales' addresses while the second product runs, at no cost.
+    Scales of a round's last step are loaded one step earlier, so that they arrive in time:
+    190 instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26)."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, 128))
@@ -287,12 +287,12 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
 
 
 def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency, steps, edge, rest):
-    """Computes tiles (i, j) and (i, j + 1) of D, 128 columns each, and (i, other), `other_n` columns, one product after
-    another.
+    """Computes tiles (i, j) and (i, j + 1) of D, 128 columns each, and then tile (i, other), `other_n` columns.
+    The three products follow each other.
 
-    The sums and one product leave no registers for the scales of a whole round. So scales are loaded one step ahead,
-    before the step's last product. 8192x576x7168 takes 73.8 us with the scales of a round ahead, and 65.2 us with the
-    scales of a step; two waves of 128x160 tiles take 75.4 us (an H100, 2026-11-26)."""
+    Scales are loaded only one step ahead, because the scales of a whole round would need too many registers.
+    8192x576x7168 takes 65.2 us like this, and 73.8 us with the scales of a round.
+    Two waves of 128x160 tiles take 75.4 us (an H100, 2026-11-26)."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     added = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
@@ -318,7 +318,7 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
 
 
 def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once):
-    """Returns `sums` plus the products of block k of K, scaled by `scales`, and then the scales of block k + 1."""
+    """Returns `sums` plus the scaled products of block k of K, and the scales of block k + 1."""
     left, right, added = sums
     rows, of_left, of_right, of_added = scales
     x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency, edge)
@@ -332,38 +332,38 @@ def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m,
 
 
 def scales_of_three(scale_a, scale_b, i, j, other, k, tile_m, other_n, edge):
-    """Loads scales: of A's rows, (1, tile_m), and of B's blocks for the left, right and added columns, (1, 1) each."""
+    """Loads the scales of A's rows, (1, tile_m), and of B's left, right and added columns, (1, 1) each."""
     rows, of_left, of_added = scales_of_parts(scale_a, scale_b, i, j, (other * other_n) // 128, k, tile_m, edge)
     return rows, of_left, of_block(scale_b, min(j + 1, scale_b.shape[0] - 1), k), of_added
 
 
 def blocks_past(steps, rest):
-    """Returns how many blocks past the end of K fill up the last round: 0 if `rest` is 0, or if `rest` is 1 and the
-    block comes after the loop. A block past the end loads the last block again; its product is not added.
+    """Returns how many blocks past the end of K fill up the last round. Their products are not added.
+    It is 0 if `rest` is 0 or 1. A single block comes after the loop.
 
-    Two or three blocks after the loop would share the loop's memory, which is then freed only once per round: 58.5
-    instead of 54.5 us for 5447x1520x3712, with 29 blocks of K and three loaded at once. One block after the loop costs
-    less than two past the end: 107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27)."""
+    Two or three blocks after the loop would share the loop's memory: 58.5 instead of 54.5 us for 5447x1520x3712.
+    One block after the loop costs less than two blocks past the end:
+    107 instead of 120 us for 4096x5120x3200 (an H100, 2026-11-27)."""
     return steps - rest if rest > 1 else 0
 
 
 def in_round(k, step, steps, past, tiles_k):
-    """Returns the block of K for a step of the round that starts at block k. Past the end of K it is the last block."""
+    """Returns the block of K for a step of the round that starts at block k, at most the last block."""
     return min(k + step, tiles_k - 1) if step >= steps - past else k + step
 
 
 def times_in_round(k, step, steps, past, tiles_k):
-    """Returns how often `add_once` adds the product of this step: 0 if the step is past the end of K, else 1."""
+    """Returns 1 if the product of this step is added, or 0 if the step is past the end of K."""
     return min(max(tiles_k - (k + step), 0), 1) if step >= steps - past else min(tiles_k, 1)
 
 
 def asked(step, steps):
-    """Returns for how many steps of the next round the scales have been loaded before this step of the current round.
+    """Returns for how many steps of the next round the scales have been loaded before this step.
 
-    Of three or four steps, the first loads the scales of one step, the second of two steps. Hopper counts loads on six
-    scoreboards. With two in the first step and one in the second, five of nine kernels moved a scale that had arrived
-    long before, and waited on its scoreboard for a later load: 188.0 instead of 183.9 us for 4096x4096x7168 (an H100,
-    2026-11-26)."""
+    Of three or four steps, the first loads the scales of one step, and the second loads the scales of two steps.
+    Hopper counts loads on six scoreboards, so a wait may be for a later load.
+    In the reverse order five of nine kernels waited like this:
+    188.0 instead of 183.9 us for 4096x4096x7168 (an H100, 2026-11-26)."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
@@ -386,18 +386,18 @@ def load_parts(a, b, i, j, other, k, tile_m, other_n, beside, latency, edge):
 
 
 def add_part(acc, x, y, rows, block, once):
-    """Returns `acc` plus `once` times the product x @ y^T, with the scales `rows` of x and the scale `block` of y."""
+    """Returns `acc` plus the scaled product x @ y^T. Adds nothing if `once` is 0."""
     zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
     product = ct.mma(x, ct.transpose(y), zero, use_fast_acc=True)
     return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
 
 
 def add_once(acc, product, scale, once):
-    """Returns `acc` plus the scaled product, added in a loop of `once` rounds (1 or 0), unknown to the compiler.
+    """Returns `acc` plus the scaled product, added in a loop of `once` rounds (1 or 0).
 
-    The compiler moves no part of another product into this loop, so the registers of one product are enough. Without
-    the loop tiles of 128x256 spill at least 480 bytes of registers. With the loop they spill none, and two to four
-    blocks of K are loaded at a time (2026-11-25)."""
+    The compiler moves no part of another product into this loop, so registers for one product are enough.
+    Without the loop tiles of 128x256 spill at least 480 bytes of registers.
+    With the loop they spill none (2026-11-25)."""
     for _ in range(once):
         acc = acc + product * scale
     return acc
@@ -423,9 +423,9 @@ def store_rows(d, i, j, tile, tile_m, edge):
 def of_rows(scale_a, i, k, tile_m, edge):
     """Loads the scales of a tile's rows, (1, tile_m).
 
-    Loads avoid TMA: with TMA each step would wait for a barrier of all warps. Bounds are checked only if A has fewer
-    rows than a tile, because a check is a branch, and the compiler moves no promotion across a branch. 1871x2880x4736
-    took 58.2 us with a check in the last tile, and 51.1 us with the last tile moved up (H100s, 2026-11-27)."""
+    TMA is not used, because each step would wait for a barrier of all warps.
+    Bounds are checked only if A has fewer rows than a tile, because a check is a branch.
+    1871x2880x4736 took 58.2 us with a check in the last tile, and 51.1 us without checks (H100s, 2026-11-27)."""
     if edge == MOVED_UP:
         view = scale_a.tiled_view((1, tile_m), traversal_steps=(1, 1))
         first = first_row(scale_a.shape[1], i, tile_m)
@@ -456,11 +456,11 @@ def hint(latency):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
-    """Returns the position (i, j) of tile number `tile`. Numbers go `group_size_m` tiles down M before each step along
-    N. Called by the kernels.
+    """Returns the position (i, j) of a tile.
+    The order goes down `group_size_m` tiles before it moves to the next column of tiles.
 
-    With `even` all groups have the same number of rows, so two of three divisions are by a constant. The three
-    divisions take some hundred cycles at the start of each tile."""
+    With `even` all groups have the same number of rows, so two of three divisions are by a constant.
+    The three divisions take some hundred cycles at the start of each tile."""
     tiles_per_group = group_size_m * tiles_n
     group = tile // tiles_per_group
     first_m = group * group_size_m
@@ -471,11 +471,11 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
 @ct.kernel
 def gemm_fp8_block_scaled(a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt,
                           group_size_m: ConstInt, block: ConstInt, swap_ab: ConstInt):  # fmt: skip
-    """Computes D on Blackwell, whose Tensor Core applies a scale, a power of two, per row and 32 of K. scale_a (M, K /
-    `block`) and scale_b (N, K / `block`) have a scale per 32 of K (MXFP8), or per 128 and then repeated four times.
+    """Computes D on Blackwell. scale_a is (M, K / `block`), and scale_b is (N, K / `block`).
+    The Tensor Core takes a scale per 32 of K, so a scale per 128 of K is repeated four times.
 
-    With `swap_ab` the product is D^T = B @ A^T. The Tensor Core takes at least 64 rows of its first operand, but only 8
-    of its second. So no part of the Tensor Core is idle if A has few rows."""
+    With `swap_ab` the product is D^T = B @ A^T, for an A with few rows.
+    The Tensor Core takes at least 64 rows of its first operand, but only 8 of its second."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=0, shape=(tile_n, tile_k))
     tiles_k = ct.num_tiles(a, axis=1, shape=(tile_m, tile_k))
@@ -495,7 +495,7 @@ def gemm_fp8_block_scaled(a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: C
 
 
 def _per_32(scale, block):
-    """Returns scales (rows, K / 32), repeated from `scale` with one per `block` of K. Called by the kernel."""
+    """Returns scales (rows, K / 32), made by repeating scales per `block` of K."""
     rows, blocks = scale.shape
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, block // 32))
     return ct.reshape(repeated, (rows, blocks * block // 32))
@@ -539,8 +539,8 @@ def hopper_space(arch: str) -> Space:
 
 
 def can_work(config: Config) -> bool:
-    """Returns False if a tile's sums take all registers of a thread. Returns False also if the config repeats another
-    config, because its added columns are not added or its tile cannot be split into parts."""
+    """Returns False if a tile's sums take all registers of a thread.
+    Returns False also if the config would do the same as another config."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config["added_n"]) // threads
     has_parts = config["blocks_per_tile"] < 2 or config["tile_n"] <= BLOCK
@@ -552,8 +552,8 @@ def _has_columns(config: Config) -> bool:
 
 
 def blackwell_space(arch: str) -> Space:
-    """Returns the configs. GPUs before Blackwell have none, as their Tensor Cores apply no scales. On sm_120 only
-    configs that do not spill are listed, all with 8 warps (tileiras 13.4.92)."""
+    """Returns the configs. GPUs before Blackwell have none, because their Tensor Cores apply no scales.
+    On sm_120 only configs that do not spill are listed, all with 8 warps (tileiras 13.4.92)."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
@@ -571,7 +571,7 @@ def blackwell_space(arch: str) -> Space:
 
 
 def has_few_rows(config: Config) -> bool:
-    """Returns False for a config that mirrors another. Only tiles with few rows of A come with swapped operands."""
+    """Returns False if operands are swapped without need. Only tiles with few rows of A need the swap."""
     return config["tile_m"] < 128 <= config["tile_n"] if config["swap_ab"] else config["tile_m"] >= 64
 
 
@@ -584,8 +584,8 @@ def has_registers(config: Config) -> bool:
 
 
 def has_tensor_cores(config: Config) -> bool:
-    """Returns False if the compiler would use no Tensor Core and spill up to 12,976 bytes: if the first operand has
-    under 128 rows, or the second under 32 rows per thread block (sm_100, tileiras 13.4.92, 2026-11-28)."""
+    """Returns False if the compiler would use no Tensor Core. The first operand needs at least 128 rows,
+    and the second at least 32 rows per thread block (sm_100, tileiras 13.4.92, 2026-11-28)."""
     return config["tile_m"] >= (32 * config["num_ctas"] if config["swap_ab"] else 128)
 
 
@@ -627,20 +627,20 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def _has_half_the_registers(config: Config) -> bool:
-    """Returns True if a thread holds 128 or more sums, so that it has registers for 64 more but not for 128."""
+    """Returns True if a thread holds 128 or more sums, and so has registers for only 64 more values."""
     return config["tile_m"] * config["tile_n"] >= 128 * 32 * config.get("num_worker_warps", 8)
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
-    """Returns the number of thread blocks that share a tile. Returns 1 if their partial sums are too many or too wide
-    for the array `parts`."""
+    """Returns the number of thread blocks that share a tile.
+    It is 1 if the array `parts` has no room for their partial sums."""
     split = max(1, config.get("blocks_per_tile", 0))
     has_place = config["tile_n"] <= BLOCK and count_tiles(problem, config) * split <= MOST_PARTS
     return split if has_place else 1
 
 
 def columns_added(config: Config) -> int:
-    """Returns a tile's added columns. Returns 0 with under BLOCK columns or 64 rows, or if thread blocks share it."""
+    """Returns the number of columns added to a tile, or 0 if the tile is too small or shared."""
     is_large = config["tile_n"] >= BLOCK and config["tile_m"] >= 64
     return config.get("added_n", 0) if is_large and config.get("blocks_per_tile", 0) < 2 else 0
 
@@ -651,14 +651,14 @@ def blackwell_constants(_: Problem, config: Config, block: int = BLOCK) -> tuple
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many thread blocks as run at once; if power limits the GPU, as few as need no more waves of tiles."""
+    """Returns as many thread blocks as run at once, or fewer if power limits the GPU."""
     tiles, at_once = count_tiles(problem, config), max(1, sm_count // config["num_ctas"]) * config["occupancy"]
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once), 1, 1
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per part if tiles are split, per tile if `blocks_per_tile` is 1, otherwise as `grid`."""
+    """Returns the grid: one thread block per tile, per part of a tile, or as many as run at once."""
     split = parts_of_a_tile(problem, config)
     wide = {**config, "tile_n": config["tile_n"] + columns_added(config)}
     if split > 1 or config.get("blocks_per_tile", 0) == 1:
@@ -682,16 +682,16 @@ def blackwell_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """Returns `values` (rows, K) times `scales` (rows, blocks of K). Each scale is for all values of a row's block."""
+    """Returns `values` (rows, K) times `scales` (rows, blocks of K)."""
     return values * xp.repeat(scales, values.shape[1] // scales.shape[1], axis=1)
 
 
 def tolerance(problem: Problem) -> float:
     """Returns the allowed error, relative to the largest output: half a bfloat16 step plus Hopper's truncations.
 
-    Hopper adds FP8 products with about 13 fraction bits and truncates once per 32 of K ("DeepSeek-V3 technical report",
-    section 3.3.2). Promotion every 128 of K keeps a truncation relative to its own block's sum. The standard deviation
-    of errors grows with the square root of their number; 4 standard deviations are allowed."""
+    Hopper adds FP8 products with about 13 fraction bits, and truncates once per 32 of K.
+    The source is section 3.3.2 of the "DeepSeek-V3 technical report".
+    Independent errors grow with the square root of their number. 4 standard deviations are allowed."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 

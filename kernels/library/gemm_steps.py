@@ -1,12 +1,12 @@
-"""Matrix products D = op(A) @ op(B) in every type and layout, by three kernels, each a step of the tutorials.
+"""Matrix products D = op(A) @ op(B) in every type and layout, by the three kernels of the tutorials.
 
-The three are a tutorial kernel with 16x16 tiles, a tiled kernel whose thread blocks follow a 2-D swizzle, and a
-static persistent kernel. All are watched, to plot the gain of each step. Sums are float32; float32 operands are used
-as TF32.
+They are a tutorial kernel with 16x16 tiles, a tiled kernel and a persistent kernel.
+All are watched, to plot the gain of each step.
+Sums are float32. Float32 operands are used as TF32.
 
-The persistent kernel has one name per layout, gemm_nn to gemm_tt. The letters stand for A and B, "t" if the operand
-is transposed in memory: A as (K, M), B as (N, K). The layout is in the kernel's name, because the sizes in a
-problem's name do not show the layout of square operands."""
+The persistent kernel has one name per layout, gemm_nn to gemm_tt. The letters stand for A and B.
+"t" means that the operand is transposed in memory: A as (K, M), B as (N, K).
+The sizes in a problem's name would not show the layout of square operands."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ LARGEST_SIDE = 1 << 20
 
 @dataclass(frozen=True)
 class Type:
-    """Holds the data types of A, B and D, their bytes, and the rounding error allowed relative to D's largest value."""
+    """The data types of A, B and D, their bytes, and the allowed rounding error relative to the largest output."""
 
     operand: str
     result: str
@@ -61,10 +61,10 @@ def gemm_tutorial_tiles(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt)
 @ct.kernel
 def gemm_tiled_swizzled(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt, tile_m: ConstInt,
                         tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
-    """Computes D with one thread block per tile. The order goes `group_size_m` tiles down M before it steps along N.
+    """Computes D with one thread block per tile.
 
-    Blocks that run together then share tiles of B in L2. With a group of 1 the order goes along N: the swizzle is
-    off."""
+    The order goes down `group_size_m` tiles before it moves along N. A `group_size_m` of 1 only goes along N.
+    Thread blocks that run together then share tiles of B in L2."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
     i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
@@ -79,19 +79,19 @@ def gemm_tiled_swizzled(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt,
 def gemm_persistent_walk(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt, tile_m: ConstInt,
                          tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt, latency: ConstInt,
                          added_n: ConstInt, tiles_per_block: ConstInt, swap_ab: ConstInt):  # fmt: skip
-    """Computes D with as many thread blocks as run at once: of n, number b computes tiles b, b + n, ... of the swizzle.
+    """Computes D with as many thread blocks as run at once: of n, number b computes the tiles b, b + n, ...
 
-    The loads of a tile's first steps overlap the stores of the previous tile. With `added_n` a tile has that many more
-    columns, from the end of D, so its width need not be a power of two. Tiles can then fill whole waves of thread
-    blocks where powers of two leave the last wave almost empty.
+    With `added_n` a tile has that many more columns, from the end of D.
+    So its width need not be a power of two.
+    With powers of two the last wave of thread blocks is sometimes almost empty.
 
-    With `tiles_per_block` over 0 each block computes that many tiles, without a loop. In a loop over tiles, the
-    compiler waits for each instruction of some tiles, and of all tiles with added columns (tileiras 13.4.92): 246
-    instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24). Two tiles per block took 175 us and one 182 us
-    (an H100, 2026-11-26), because loads of the second tile begin while the first is stored.
+    With `tiles_per_block` over 0 each thread block computes that many tiles, without a loop.
+    In a loop over tiles the compiler waits for each instruction of some tiles (tileiras 13.4.92):
+    246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24).
+    Two tiles per thread block took 175 us, and one tile took 182 us (an H100, 2026-11-26).
 
-    With `swap_ab` the product is D^T = op(B)^T @ op(A)^T, so the sides of a tile change places: `tile_m` counts columns
-    of D, and `tile_n` and `added_n` count rows."""
+    With `swap_ab` the product is D^T = op(B)^T @ op(A)^T. Then `tile_m` counts columns of D,
+    and `tile_n` and `added_n` count rows of D."""
     if swap_ab == 1:
         walk(b, a, d, 1 - b_transposed, 1 - a_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
              tiles_per_block, 1)  # fmt: skip
@@ -102,8 +102,8 @@ def gemm_persistent_walk(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt
 
 def walk(a, b, d, a_transposed, b_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n, tiles_per_block,
          swapped):  # fmt: skip
-    """Computes all tiles of one thread block. `swapped` is 1 if the caller exchanged a and b; then the transpose of the
-    product is written to d."""
+    """Computes all tiles of one thread block.
+    If `swapped` is 1, the caller exchanged a and b, and the transpose of the product is written to d."""
     along_m, along_n = (1, 0) if swapped == 1 else (0, 1)
     shape = (tile_n, tile_m) if swapped == 1 else (tile_m, tile_n)
     tiles_m = ct.num_tiles(d, axis=along_m, shape=shape)
@@ -151,8 +151,8 @@ def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m
 def store(d, i, j, acc, swapped):
     """Writes `acc` to tile (i, j) of D, or its transpose to tile (j, i) if `swapped` is 1.
 
-    The transpose is written 64 rows of D at a time: for more rows the compiler reserves shared memory that a block of K
-    could use (126.7 instead of 112.2 us, FP8 320x32576x7168 on an H200, 2026-11-26). Float32 was not tried."""
+    The transpose is written 64 rows at a time, because more rows would take too much shared memory:
+    126.7 instead of 112.2 us for FP8 320x32576x7168 (an H200, 2026-11-26)."""
     if swapped == 1:
         rows = acc.shape[1] if d.dtype == ct.float32 else min(acc.shape[1], 64)
         parts = acc.shape[1] // rows
@@ -166,7 +166,7 @@ def store(d, i, j, acc, swapped):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of tile number `tile`: `group_size_m` tiles down M before each step along N."""
+    """Returns the position (i, j) of a tile. The order goes down `group_size_m` tiles before it moves along N."""
     tiles_per_group = group_size_m * tiles_n
     first_m = tile // tiles_per_group * group_size_m
     rows = min(tiles_m - first_m, group_size_m)
@@ -174,8 +174,8 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m):
 
 
 def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency):
-    """Loads tile (i, k) of op(A), (tile_m, tile_k), and tile (k, j) of op(B), (tile_k, tile_n). Transposed operands are
-    turned while they are loaded."""
+    """Loads tile (i, k) of op(A), (tile_m, tile_k), and tile (k, j) of op(B), (tile_k, tile_n).
+    Operands that are transposed in memory are turned while they are loaded."""
     x = ct.load(
         a,
         index=(i, k),
@@ -227,9 +227,9 @@ def tutorial_space(_: str) -> Space:
 
 
 def tiled_space(arch: str) -> Space:
-    """Returns configs with tiles of moderate sizes. A `group_size_m` of 1 (no swizzle) shows the gain of larger groups.
+    """Returns configs with tiles of moderate sizes. A `group_size_m` of 1 shows the gain of larger groups.
 
-    B200 and B300 also get THE_GUIDES, which does not compile for other GPUs within the limits of time and memory."""
+    B200 and B300 also get THE_GUIDES, which other GPUs cannot compile within the limits of time and memory."""
     sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
     if arch.startswith("sm_10"):
         return _tiled((*sides, 512), (*depths, 512), (1, 2, 8), _is_for_b200)
@@ -266,8 +266,8 @@ Axes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> Space:
-    """Returns the configs of the persistent kernel: tiles, clusters if the GPU has them, the number of thread blocks
-    per multiprocessor, and on Hopper the axes `hopper_axes`."""
+    """Returns the configs of the persistent kernel: tiles, clusters and thread blocks per multiprocessor.
+    On Hopper they also have the axes `hopper_axes`."""
     consumer = arch in ("sm_120", "sm_121")
     sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
     clusters = (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,) if is_before_hopper(arch) else (1, 2)
@@ -287,13 +287,13 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
 
 
 def is_no_mirror(config: Config) -> bool:
-    """Returns False if the config swaps operands without need: only tiles with 64 rows of D need `swap_ab`."""
+    """Returns False if operands are swapped without need. Only tiles with 64 rows of D need `swap_ab`."""
     return not config.get("swap_ab", 0) or config["tile_m"] > config["tile_n"] == 64
 
 
 def is_before_hopper(arch: str) -> bool:
-    """Returns True for sm_80 to sm_89, which have no clusters and get tiles as in NVIDIA's TileGym. Larger and deeper
-    tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
+    """Returns True for sm_80 to sm_89, which have no clusters and get tiles as in NVIDIA's TileGym.
+    Larger and deeper tiles spill up to 3,040 bytes, as compiled for sm_80 (2026-11-25)."""
     return arch.startswith("sm_8")
 
 
@@ -305,15 +305,15 @@ def has_registers(config: Config) -> bool:
 
 
 def latency_of(problem: Problem, config: Config) -> int:
-    """Returns the latency hint for loads, or 0 for no hint. Configs that loop over tiles get 0, because any hint made
-    them slower. Kernels without the axis `added_n` get 0 too: `gemm_nn` 1024x1024x1024 took 6.6 us without a hint and
-    6.7 us with a hint of 4 (an H100, 2026-11-27).
+    """Returns the latency hint for loads, or 0 for no hint. Configs that loop over tiles get 0: hints slow them.
+    Kernels without the axis `added_n` get 0 too:
+    `gemm_nn` 1024x1024x1024 took 6.6 us without a hint, and 6.7 us with a hint of 4 (an H100, 2026-11-27).
 
-    Tiles with added columns get 6. The compiler then loads one block of K more ahead than its usual two or three: 233.5
-    instead of 245.2 us for 320x32576x7168 in bfloat16 (an H100, 2026-11-26). 128x144 and swapped 128x272 get 8:
-    4096x576x7168 took 30.2 instead of 32.0 us in FP8, 267x13392x2624 44.1 instead of 45.8 in bfloat16. Other tiles lost
-    3 to 38 % with 8. Without added columns, 4 warps with types of two bytes get 4: 156x2480x4544 took 17.1 instead of
-    18.5 us, but FP8 512x1792x16384 would take 37.9 instead of 33.4 (H100s, 2026-11-27)."""
+    Tiles with added columns get 6: 233.5 instead of 245.2 us for 320x32576x7168 in bfloat16 (an H100, 2026-11-26).
+    128x144 and swapped 128x272 get 8: 4096x576x7168 took 30.2 instead of 32.0 us in FP8.
+    Other tiles lost 3 to 38 % with a hint of 8.
+    Without added columns, 4 warps with types of two bytes get 4: 156x2480x4544 took 17.1 instead of 18.5 us.
+    FP8 512x1792x16384 would take 37.9 instead of 33.4 us with that hint (H100s, 2026-11-27)."""
     if not config.get("tiles_per_block", 0) or "added_n" not in config:
         return 0
     if config["added_n"] == 0:
@@ -336,7 +336,7 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 
 
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per `tiles_per_block` tiles, or `blocks_of_a_walk` blocks if `tiles_per_block` is 0."""
+    """Returns one thread block per `tiles_per_block` tiles, or the result of `blocks_of_a_walk` if it is 0."""
     tile = config["tile_m"], config["tile_n"] + config.get("added_n", 0)
     tiles_m, tiles_n = _tiles(problem, *(reversed(tile) if config.get("swap_ab", 0) else tile))
     if config.get("tiles_per_block", 0):
@@ -347,12 +347,12 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
 
 
 def blocks_of_a_walk(tiles: int, at_once: int, is_power_limited: bool) -> int:
-    """Returns how many thread blocks share the tiles: as many as run at once or, if power limits the GPU, maybe fewer.
+    """Returns how many thread blocks share the tiles: as many as run at once, or fewer if power limits the GPU.
 
-    If power limits the GPU, as few share them as need no more waves. The clock is then higher: 303.2 instead of 306.1
-    us for bfloat16 4096x4096x7168, on 128 multiprocessors of 132. Products with short K keep all blocks. They wait for
-    D to be written, and fewer blocks write whole columns of tiles at once: 235.0 instead of 208.5 us for 4096x32768x512
-    (H100s, 2026-11-26)."""
+    Fewer thread blocks run at a higher clock: 303.2 instead of 306.1 us for bfloat16 4096x4096x7168.
+    Their number is the smallest that needs no more waves.
+    Products with short K keep all thread blocks, because they wait for D to be written:
+    208.5 us for 4096x32768x512, and 235.0 us with fewer thread blocks (H100s, 2026-11-26)."""
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once)
 
 
@@ -363,9 +363,9 @@ def tiles_of(config: Config) -> tuple[int, ...]:
 def tolerance(problem: Problem) -> float:
     """Returns the allowed error, relative to the largest output: the types' rounding plus the errors of sums.
 
-    Tensor Cores add 16-bit products to within 2**-23 of the largest product, once per 16 of K. Hopper adds FP8 products
-    with about 13 bits, once per 32 of K ("DeepSeek-V3 technical report", section 3.3.2). Fast sums truncate in one
-    direction."""
+    Tensor Cores add 16-bit products to within 2**-23 of the largest product, once per 16 of K.
+    Hopper adds FP8 products with about 13 bits, once per 32 of K ("DeepSeek-V3 technical report", section 3.3.2).
+    Fast sums truncate in one direction."""
     k, types = problem.sizes["k"], _type(problem)
     adding = -(-k // 32) * 2.0**-14 if types.operand_bytes == 1 else -(-k // 16) * 2.0**-23
     return types.rounding + adding
@@ -390,7 +390,7 @@ def _kernel(
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
 ) -> Kernel:
-    """Returns the kernel for one layout of A and B, such as "nt": A as it is, and B transposed in memory."""
+    """Returns the kernel for one layout of A and B, such as "nt", in which only B is transposed in memory."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
 
     def parsed(text: str) -> Problem:

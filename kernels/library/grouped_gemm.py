@@ -1,9 +1,9 @@
 """Grouped matrix products: many small products of one shape in one launch, for mixture-of-experts layers.
 
-Rows of A belong to groups, each with its own B. There are three layouts. Contiguous: the rows of all groups below each
-other, each group starting at a multiple of 128, with a group index per row or the end of each group. Masked: each group
-has room for ROOM rows, of which some are used. Along K: each group has a share of K, as in the backward pass. FP8
-operands have the scales of gemm_fp8_scaled.
+Rows of A belong to groups, each with its own B. FP8 operands have the scales of gemm_fp8_scaled.
+In the contiguous layout groups follow each other, and each group starts at a multiple of 128 rows.
+In the masked layout each group has room for ROOM rows, of which some are used.
+Along K each group has a share of K, as in the backward pass.
 
 Rows of D that only pad a group may hold any values."""
 
@@ -48,14 +48,14 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                            group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """Computes d (M, N / 64, 64): each row of a (M, K) times b (G, N, K) of its group. group_of_row (M,) has the
-    groups, and -1 for padding. scale_a is (K / 128, M) and scale_b (G, N / 128, K / 128).
+    """Computes d (M, N / 64, 64): each row of a (M, K) times b (G, N, K) of its group.
+    group_of_row has the groups, and -1 for padding. scale_a is (K / 128, M) and scale_b (G, N / 128, K / 128).
 
-    `rest` blocks of K are left after whole rounds of `steps`, and are multiplied after the loop. Padding rows skip the
-    loop, but take part in the products after it, with the first group's B. If they skipped these products too, the
-    compiler would spill 448 bytes of registers instead of none.
+    `rest` blocks of K are left after whole rounds of `steps`, and are multiplied after the loop.
+    Padding rows skip the loop, but not the products after it.
+    If they skipped these products too, the compiler would spill 448 bytes of registers.
 
-    A tile wider than 128 is computed as two products, one after the other, each with its own scale of B."""
+    A tile wider than 128 is computed as two products, each with its own scale of B."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -68,11 +68,11 @@ def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: Cons
 @ct.kernel
 def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
                         group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """Computes d as grouped_fp8_contiguous does, but gets end_of_group (G,): the row after the last row
-    of each group. The next group starts at a multiple of 128.
+    """Computes d as grouped_fp8_contiguous does, from the ends of the groups.
+    end_of_group has the row after each group's last row. The next group starts at a multiple of 128.
 
-    The tiles of all groups have consecutive numbers. Of n thread blocks, each computes every n-th
-    tile."""
+    The tiles of all groups have consecutive numbers.
+    Of n thread blocks, each computes every n-th tile."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     before = 0
@@ -89,7 +89,7 @@ def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstIn
 
 
 def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Computes tile (i, j) of D for group g, by `rounds` rounds of a loop (0 for padding). Called by the kernels."""
+    """Computes tile (i, j) of D for group g. The loop has `rounds` rounds, or 0 for padding."""
     if tile_n > 128:
         wide_tile(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, latency, steps, rest)
     else:
@@ -97,7 +97,7 @@ def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n,
 
 
 def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Computes tile (i, j) of D for group g with one product per block of K. Called by any_tile_of_rows."""
+    """Computes tile (i, j) of D for group g, with one product per block of K."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     for several in range(rounds):
         for step in ct.static_iter(range(steps)):
@@ -112,8 +112,8 @@ def tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, lat
 
 
 def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps, rest):
-    """Computes tile (i, j) of D, 256 columns of group g, as two products of 128 columns per block of K. Scales are
-    loaded a round ahead, for the reasons in `two_parts` of gemm_fp8_scaled.py. All three FP8 kernels use this function.
+    """Computes tile (i, j) of D, 256 columns of group g, as two products per block of K.
+    Scales are loaded a round ahead, for the reasons in `two_parts` of gemm_fp8_scaled.py.
 
     If N ends within the left half, the right half is zero. It is stored first, and the left half replaces it."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -145,7 +145,7 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
 
 
 def asked(step, steps):
-    """Returns for how many steps of the next round scales are loaded before this step; gemm_fp8_scaled.py says why."""
+    """Returns for how many steps of the next round scales are loaded before this step. See gemm_fp8_scaled.py."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
@@ -162,7 +162,7 @@ def load_parts(a, b, g, i, j, k, tile_m, latency):
 
 
 def add_part(acc, x, y, rows, block, once):
-    """Returns `acc` plus `once` times the product x @ y, with the scales `rows` of x and the scale `block` of y."""
+    """Returns `acc` plus the scaled product x @ y. Adds nothing if `once` is 0."""
     zero = ct.full(acc.shape, 0.0, dtype=ct.float32)
     product = ct.mma(x, y, zero, use_fast_acc=True)
     return add_once(acc, product, ct.reshape(rows * block, (x.shape[0], 1)), once)
@@ -174,10 +174,10 @@ def grouped_fp8_masked(a, b, scale_a, scale_b, rows_of_group, d, tile_m: ConstIn
                        halves: ConstInt):  # fmt: skip
     """Computes d (G, room, N / 64, 64): for each group the product of its used rows of a (G, room, K) and b (G, N, K).
 
-    scale_a is (G, K / 128, room) and scale_b (G, N / 128, K / 128). Tiles of all groups' used rows have consecutive
-    numbers; of n thread blocks, each computes every n-th. A tile wider than 128 is two products, each with its own
-    scale of B. With `apart` the products follow each other, so that a thread holds the values of only one product
-    beside its sums. With `halves` each four of eight warps have half the columns."""
+    scale_a is (G, K / 128, room), and scale_b is (G, N / 128, K / 128).
+    A tile wider than 128 is computed as two products, each with its own scale of B.
+    With `apart` one product follows the other, so that a thread holds the values of only one product.
+    With `halves` each four of eight warps have half the columns."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
     for g in range(b.shape[0]):
@@ -197,7 +197,7 @@ def grouped_fp8_masked(a, b, scale_a, scale_b, rows_of_group, d, tile_m: ConstIn
 
 
 def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
-    """Computes tile (i, j) of group g's part of D. Called by grouped_fp8_masked."""
+    """Computes tile (i, j) of group g's part of D."""
     acc = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=2, shape=(1, tile_m, 128)) // steps
     for several in range(rounds):
@@ -213,7 +213,7 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
 
 
 def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
-    """Computes tiles (i, 2 j) and (i, 2 j + 1) of group g, loading their rows of A once. Called by grouped_fp8_masked.
+    """Computes tiles (i, 2 j) and (i, 2 j + 1) of group g. Loads their rows of A once.
 
     If N ends within the left tile, that tile is computed twice: a tile must not lie outside of its array."""
     left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -236,8 +236,8 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
 @ct.kernel
 def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                              tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
-    """Computes the product of grouped_fp8_contiguous on Blackwell, as d (M, N). scale_a (M, K / 128) and scale_b (G, N,
-    K / 128) are powers of two. Each is repeated four times, as the Tensor Core takes one per 32 of K."""
+    """Computes the product of grouped_fp8_contiguous on Blackwell, as d (M, N).
+    scale_a (M, K / 128) and scale_b (G, N, K / 128) are powers of two."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -254,7 +254,7 @@ def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: Co
 
 
 def per_32(scale, rows):
-    """Returns scales (rows, blocks of 32 of K): each scale of a block of 128 of K is repeated four times."""
+    """Returns scales per 32 of K. Each scale of 128 of K is repeated four times."""
     blocks = scale.shape[-1]
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
     return ct.reshape(repeated, (rows, 4 * blocks))
@@ -264,7 +264,7 @@ def per_32(scale, rows):
 def grouped_bf16_contiguous(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d (M, N): each row of a (M, K) times b (G, N, K) of its group in group_of_row (M,), -1 for padding."""
+    """Computes d (M, N): each row of a (M, K) times b (G, N, K) of its group. group_of_row is -1 for padding."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -278,8 +278,8 @@ def grouped_bf16_contiguous(
 def grouped_bf16_nn(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d as grouped_bf16_contiguous does, from b (G, K, N) with N innermost. The gradient of a layer's input
-    needs the layer's weights in this layout."""
+    """Computes d as grouped_bf16_contiguous does, from b (G, K, N) with N innermost.
+    The gradient of a layer's input needs the layer's weights in this layout."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=2, shape=(1, tile_k, tile_n))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -297,12 +297,12 @@ def grouped_bf16_nn(
 def grouped_bf16_by_ends(
     a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d as grouped_bf16_contiguous does, but gets end_of_group (G,): the row after the last row of each group.
-    The next group starts at a multiple of 128.
+    """Computes d as grouped_bf16_contiguous does, from the ends of the groups, at most MOST_GROUPS.
+    end_of_group has the row after each group's last row. The next group starts at a multiple of 128.
 
-    G is at most MOST_GROUPS. One loop goes over all tiles. In a loop over groups the compiler would wait for each
-    product: 843 instead of 746 us for 8x4096x4096x2048 (an H100, 2026-11-27). grouped_fp8_by_ends loops over groups,
-    because its products are added outside the Tensor Core and are not waited for."""
+    One loop goes over all tiles. In a loop over groups the compiler would wait for each product:
+    843 instead of 746 us for 8x4096x4096x2048 (an H100, 2026-11-27).
+    grouped_fp8_by_ends loops over groups, because it adds its products outside the Tensor Core."""
     groups = b.shape[0]
     tiles_m = ct.cdiv(ct.load(end_of_group, index=(groups - 1,), shape=(1,)).item(), tile_m)
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
@@ -317,8 +317,8 @@ def grouped_bf16_by_ends(
 def grouped_bf16_along_k(
     a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d[g] = a[rows of g]^T @ b[rows of g] for each group g: a (K, M), b (K, N), d (G, M, N). The groups
-    follow each other along K.
+    """Computes d[g] = a[rows of g]^T @ b[rows of g] for each group g. The groups follow each other along K.
+    a is (K, M), b is (K, N), and d is (G, M, N).
 
     A group's share of K is a multiple of 128. If it is 0, the group's d is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
@@ -340,11 +340,11 @@ def grouped_bf16_along_k(
 def grouped_fp8_along_k(
     a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, group_size_m: ConstInt, steps: ConstInt
 ):
-    """Computes d[g] = a[:, K of g] @ b[:, K of g]^T in float32 for each group g. Each row of a and of b has a scale per
-    128 of K: scale_a is (K / 128, M) and scale_b (K / 128, N).
+    """Computes d[g] = a[:, K of g] @ b[:, K of g]^T in float32 for each group g.
+    scale_a is (K / 128, M), and scale_b is (K / 128, N).
 
-    K is innermost in a (M, K) and b (N, K), because Hopper's FP8 instructions read both like that. A group's share of K
-    is a multiple of 128. If it is 0, the group's d is zero."""
+    K is innermost in a (M, K) and b (N, K), because Hopper's FP8 instructions read this layout.
+    A group's share of K is a multiple of 128. If it is 0, the group's d is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
     for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
@@ -371,17 +371,17 @@ def grouped_fp8_along_k(
 
 
 def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
-    """Returns `acc` plus the product of block k of K, scaled by row of A and by row of B."""
+    """Returns `acc` plus the product of block k of K, with a scale per row of A and per row of B."""
     of_a, of_b = outer_scales(scale_a, scale_b, i, j, k, tile_m, tile_n)
     return acc + outer_product(a, b, i, j, k, tile_m, tile_n) * of_a * of_b
 
 
 def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
-    """Returns `acc` plus the product of block k of K, scaled by `scale`, and then the scales of block k + 1.
+    """Returns `acc` plus the product of block k of K, scaled by `scale`, and the scales of block k + 1.
 
-    Each product is added in a loop of one round, into which the compiler moves no part of the next product (see
-    `add_once` of gemm_fp8_scaled). The loop and the early scales together take 1,125 instead of 1,216 us for
-    4x7168x2048x8192; one of them alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
+    The product is added in a loop of one round, for the reason in `add_once` of gemm_fp8_scaled.
+    The loop and the early scales together take 1,125 instead of 1,216 us for 4x7168x2048x8192.
+    One of them alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
     tile_m, tile_n = acc.shape
     ahead = outer_scales(scale_a, scale_b, i, j, min(k + 1, last - 1), tile_m, tile_n)
     product = outer_product(a, b, i, j, k, tile_m, tile_n)
@@ -404,8 +404,8 @@ def outer_product(a, b, i, j, k, tile_m, tile_n):
 
 
 def add_product(acc, x, of_rows, b, scale_b, g, j, k, tile_n, latency):
-    """Returns `acc` plus the scaled product of block k of K with tile j of group g's B. All three FP8 kernels with
-    groups of rows use this function."""
+    """Returns `acc` plus the scaled product of block k of K with tile j of group g's B.
+    All three FP8 kernels with groups of rows use this function."""
     tile_m = x.shape[0]
     scale = of_rows * of_weights(scale_b, g, j, k, tile_n)
     y = weights(b, g, j, k, tile_n, 128, latency)
@@ -420,7 +420,7 @@ def rows_of(a, scale_a, i, k, tile_m, latency):
 
 
 def masked_rows(a, scale_a, g, i, k, tile_m, latency):
-    """Loads a tile (tile_m, 128) of rows of group g's A, and the scales of these rows, (1, tile_m)."""
+    """Loads a tile (tile_m, 128) of group g's A, and the scales of its rows, (1, tile_m)."""
     x = load_rows(a, g, i, k, tile_m, latency)
     return x, scales_of_rows(scale_a, g, i, k, tile_m)
 
@@ -443,9 +443,9 @@ def scales_of_rows(scale_a, g, i, k, tile_m):
 def store_tile(d, g, i, j, acc):
     """Writes tile (i, j) of D, 64 or 128 columns. If D has four axes, the first is the group, and g is its index.
 
-    D's columns are two axes, so that a tile of 128 columns is one store. With one axis the compiler stores 64 columns
-    at a time, as shared memory has no room for more beside four blocks of K, and each store waits for the previous
-    store. Two axes save 0.2 to 1.45 % of the time (an H100, 2026-11-26)."""
+    D's columns are two axes, so that a tile of 128 columns is one store.
+    With one axis the compiler stores 64 columns at a time, and each store waits for the previous store.
+    Two axes save 0.2 to 1.45 % of the time (an H100, 2026-11-26)."""
     tile = ct.astype(acc, d.dtype)
     parts = columns_of(tile, 0) if tile.shape[1] == 64 else ct.cat((columns_of(tile, 0), columns_of(tile, 1)), 0)
     if d.ndim == 3:
@@ -455,8 +455,8 @@ def store_tile(d, g, i, j, acc):
 
 
 def store_masked_tile(d, g, i, j, acc, halves):
-    """Writes tile (i, j) of group g. With `halves` a tile of 128 columns is stored whole. `store_tile` would join its
-    halves along the first axis: that moves 64 columns between warps and spills 128 and 232 bytes (tileiras 13.4.92)."""
+    """Writes tile (i, j) of group g. With `halves` a tile of 128 columns is stored whole.
+    `store_tile` would move 64 columns between warps, and would spill 128 and 232 bytes (tileiras 13.4.92)."""
     if halves == 1:
         tile = ct.astype(acc, d.dtype)
         ct.store(d, index=(g, i, j, 0), tile=ct.reshape(tile, (1, tile.shape[0], tile.shape[1] // 64, 64)))
@@ -465,8 +465,8 @@ def store_masked_tile(d, g, i, j, acc, halves):
 
 
 def columns_of(tile, part):
-    """Returns 64 columns of a tile as (1, rows, 64): the first columns for `part` 0, the next for `part` 1. Parts
-    joined along the first axis cause no bank conflicts in shared memory."""
+    """Returns 64 columns of a tile as (1, rows, 64): the first columns for `part` 0, the next for `part` 1.
+    Parts joined along the first axis cause no bank conflicts in shared memory."""
     return ct.reshape(ct.extract(tile, index=(0, part), shape=(tile.shape[0], 64)), (1, tile.shape[0], 64))
 
 
@@ -490,10 +490,10 @@ def add_once(acc, product, scale, once):
 
 
 def group_of_block(end_of_group, groups, block):
-    """Returns the group that contains the rows from 128 * `block` on, by binary search over the ends of the groups.
+    """Returns the group that contains row 128 * `block`, by binary search over the ends of the groups.
 
-    The search uses scalars only: 8x4096x4096x2048 takes 746 us. A linear search takes 757 us. A sum over a tile of ends
-    takes 866 us, because it cannot be a TMA coordinate (H100s, 2026-11-27)."""
+    The search uses scalars only: 8x4096x4096x2048 takes 746 us. A linear search takes 757 us.
+    A sum over a tile of ends takes 866 us (H100s, 2026-11-27)."""
     ended = 0
     for halving in ct.static_iter(range(HALVINGS)):
         upto = min(ended + 2 ** (HALVINGS - 1 - halving), groups)
@@ -510,8 +510,8 @@ def first_of_mine(before):
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of tile number `tile`. Numbers go `group_size_m` tiles down M before each step along
-    N. Called by the kernels."""
+    """Returns the position (i, j) of a tile.
+    The order goes down `group_size_m` tiles before it moves to the next column of tiles."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -540,7 +540,7 @@ def scales(array, index, shape):
 
 
 def used(g):
-    """Returns 1 for a group's number and 0 for -1 (padding). So padding rows have no rounds of the loop over K.
+    """Returns 1 for a group's number, and 0 for -1, so that padding has no rounds of the loop over K.
 
     A branch around the loop would also skip padding, but the compiler does not overlap tiles across a branch."""
     return min(g + 1, 1)
@@ -556,10 +556,10 @@ def one_product(a, b, d, g, i, j, tiles_k, tile_m, tile_n, tile_k):
 
 @dataclass(frozen=True)
 class Share:
-    """Holds the number of rows (or of K) of each group: drawn around an expected size, and equal in every process.
+    """The number of rows (or of K) of each group, drawn at random but equal in every process.
 
-    `padded` has the sizes rounded up to multiples of BLOCK. With `empty_blocks` an empty group with an odd number has
-    BLOCK rows of padding, so that tests meet empty groups with and without padding."""
+    `padded` has the sizes rounded up to multiples of BLOCK.
+    With `empty_blocks` some empty groups have BLOCK rows of padding, as a case for tests."""
 
     real: tuple[int, ...]
     empty_blocks: bool = False
@@ -576,25 +576,25 @@ class Share:
 
 
 def share(problem: str, groups: int, expected: int, multiple: int = 1, *, empty_blocks: bool = False) -> Share:
-    """Draws a size per group, 0.7 to 1.3 of `expected` as in DeepGEMM's tests, rounded down. The seed is `problem`."""
+    """Draws the size of each group, 0.7 to 1.3 of `expected`, as DeepGEMM's tests do. The seed is `problem`."""
     draw = np.random.default_rng(zlib.crc32(problem.encode()))
     sizes = (expected * draw.uniform(0.7, 1.3, groups)).astype(int)
     return Share(tuple(int(size) // multiple * multiple for size in sizes), empty_blocks)
 
 
 def parse_rows(text: str) -> Problem:
-    """Reads "4x8192x6144x7168": 4 groups of about 8192 rows, N=6144, K=7168. The kernel gets a group index per row."""
+    """Reads "4x8192x6144x7168": 4 groups of about 8192 rows, N=6144, K=7168."""
     return _rows(text, empty_blocks=True)
 
 
 def parse_nn(text: str) -> Problem:
-    """Reads a problem as `parse_rows` does, for kernels whose B has N innermost."""
+    """Returns the problem that a text names, for kernels whose B has N innermost."""
     found = parse_rows(text)
     return Problem(found.name, {**found.sizes, "b_transposed": 0})  # tells baselines the layout
 
 
 def parse_ends(text: str) -> Problem:
-    """Reads a problem as `parse_rows` does, for kernels that get the end of each group."""
+    """Returns the problem that a text names, for kernels that get the end of each group."""
     return _rows(text, empty_blocks=False)
 
 
@@ -640,8 +640,8 @@ def _multiples(text: str, **sizes: int) -> None:
 
 
 def fp8_space(arch: str) -> Space:
-    """Returns the configs. Tiles have at most 128 rows: each group starts at a multiple of 128, so no tile holds rows
-    of two groups."""
+    """Returns the configs. Tiles have at most 128 rows.
+    Each group starts at a multiple of 128, so no tile holds rows of two groups."""
     return _fp8_space(arch, (8, 16))
 
 
@@ -674,9 +674,9 @@ def _fp8_space(arch: str, group_sizes_m: tuple[int, ...]) -> Space:
 
 
 def block_scaled_space(arch: str) -> Space:
-    """Returns the configs. GPUs before Blackwell have none, as their Tensor Cores apply no scales. On sm_120 only
-    configs that do not spill are listed, all with 8 warps (tileiras 13.4.92). On sm_100 tiles have 128 rows, because
-    the compiler uses no Tensor Core for 64 rows."""
+    """Returns the configs. GPUs before Blackwell have none, because their Tensor Cores apply no scales.
+    On sm_120 only configs that do not spill are listed, all with 8 warps (tileiras 13.4.92).
+    On sm_100 tiles have 128 rows, because the compiler uses no Tensor Core for 64 rows."""
     consumer = arch.startswith("sm_12")
     return Space(
         (
@@ -698,8 +698,8 @@ def _has_registers_for_scales(config: Config) -> bool:
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """Returns the configs. Except on Hopper only configs that do not spill are listed. They have at most 64 sums per
-    thread, and 8 warps or two thread blocks per multiprocessor."""
+    """Returns the configs. Except on Hopper only configs that do not spill are listed.
+    They have at most 64 sums per thread, and 8 warps or two thread blocks per multiprocessor."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -842,8 +842,8 @@ def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
-    """Returns the constants of grouped_fp8_masked. `apart` is 1 if a thread has 128 or more sums of a wide tile, and so
-    has registers for 64 more values but not for 128."""
+    """Returns the constants of grouped_fp8_masked.
+    `apart` is 1 if a thread has no registers for both products of a wide tile."""
     is_wide, sums = config["tile_n"] > BLOCK, config["tile_m"] * config["tile_n"]
     apart = int(is_wide and sums >= 128 * 32 * config["num_worker_warps"])
     # On Hopper each warp has 16 rows; warps without rows of their own get columns. Blackwell's configs have one step.
@@ -868,7 +868,7 @@ def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many thread blocks as run at once; if power limits the GPU, as few as need no more waves of tiles."""
+    """Returns as many thread blocks as run at once, or fewer if power limits the GPU."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = _at_once(config, sm_count)
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
@@ -876,8 +876,8 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def grid_of_groups(_: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns a grid of as many thread blocks as the GPU runs at once. It is not cut to the number of tiles: only the
-    GPU knows this number in the masked layout."""
+    """Returns a grid of as many thread blocks as the GPU runs at once.
+    Only the GPU knows the number of tiles in the masked layout."""
     return _at_once(config, sm_count), 1, 1
 
 
@@ -955,7 +955,7 @@ def fp8_along_k_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, An
 
 
 def _scaled(values: Any, scales: Any, xp: Any) -> Any:
-    """Returns `values` (rows, K) times `scales` (rows, K / 128). Each scale is for 128 values of a row."""
+    """Returns `values` (rows, K) times `scales` (rows, K / 128)."""
     return values * xp.repeat(scales, BLOCK, axis=1)
 
 
@@ -965,13 +965,13 @@ def fp8_tolerance(problem: Problem) -> float:
 
 
 def fp8_along_k_tolerance(problem: Problem) -> float:
-    """Returns the allowed error: 4 standard deviations of the errors of Hopper's sums over the longest group. D is
-    float32, so its rounding adds nothing."""
+    """Returns the allowed error: 4 standard deviations of the errors of Hopper's sums over the longest group.
+    D is float32, so its rounding adds nothing."""
     return float(4 * (1.3 * problem.sizes["rows"] / 32) ** 0.5 * 2.0**-13)
 
 
 def bf16_tolerance(_: Problem) -> float:
-    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
+    """Returns the allowed error: half a bfloat16 step of the largest output."""
     return 2.0**-8
 
 

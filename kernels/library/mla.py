@@ -1,7 +1,7 @@
-"""Multi-head latent attention for one new token per sequence: the decode step of DeepSeek-V3 with absorbed projections.
-All heads share one latent vector per key; its first 512 elements are also the value.
+"""Multi-head latent attention for one new token per sequence: the decode step of DeepSeek-V3.
+All heads share one latent vector per key. Its first 512 elements are also the value.
 
-q is (batch, heads, 576), kv (batch, keys, 576) and out (batch, heads, 512), bfloat16 and row-major."""
+q is (batch, heads, 576), kv (batch, keys, 576) and out (batch, heads, 512), all bfloat16 and row-major."""
 
 import re
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ def mla_decode(
 ):
     """Computes out with one thread block per sequence and `tile_m` heads. A tile of kv is both keys and values.
 
-    Its first 512 columns are loaded in quarters: with one load the compiler has a single stage, whatever the hints, so
-    loads and products alternate (sm_90, cuda-tile 1.7, 2026-11-23). `latency` gives the last 64 columns two stages,
-    which just fit. A row's sum is computed at the end; in each step it would make the warps wait twice more."""
+    The first 512 columns are loaded in quarters.
+    With a single load, loads and products alternate (sm_90, cuda-tile 1.7, 2026-11-23).
+    A row's sum is computed at the end, because in each step it would make the warps wait."""
     i, batch = ct.bid(0), ct.bid(1)
     keys = kv.shape[1]
     quarter = latent // 4
@@ -82,7 +82,7 @@ def mla_decode(
 
 
 def part(array, batch, row, column, rows, columns, latency=None):
-    """Loads a tile (rows, columns) of one sequence's q or kv. Called by the kernel."""
+    """Loads a tile (rows, columns) of one sequence's q or kv."""
     at = (batch, row, column)
     tile = ct.load(array, index=at, shape=(1, rows, columns), padding_mode=ZERO, latency=latency)
     return ct.reshape(tile, (rows, columns))
@@ -106,8 +106,8 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs, with tiles of 64 heads. On sm_90 tiles of 16 heads with 4 warps spill (536 and 1568 bytes),
-    and clusters get older Tensor Core instructions. Sums need 8 warps except on sm_100 and its variants."""
+    """Returns the configs, with tiles of 64 heads. Sums need 8 warps except on sm_100 and its variants.
+    On sm_90, 16 heads with 4 warps spill (536 and 1568 bytes), and clusters get older Tensor Core instructions."""
     in_registers = not arch.startswith(("sm_10", "sm_11"))
     return Space(
         (
@@ -148,8 +148,8 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error: one bfloat16 step of the largest value. Weights and results are rounded to bfloat16,
-    and a result is an average of values."""
+    """Returns the allowed error: one bfloat16 step of the largest value.
+    Weights and results are rounded to bfloat16."""
     return 2.0**-7
 
 

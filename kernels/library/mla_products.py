@@ -1,7 +1,7 @@
-"""Products of multi-head latent attention in which each head has its own weights: DeepGEMM's einsum
-`bhr,hdr->bhd`.
+"""Products of multi-head latent attention in which each head has its own weights.
+DeepGEMM calls them einsum `bhr,hdr->bhd`.
 
-x is (tokens, heads, K), w (heads, N, K) and out (tokens, heads, N), bfloat16 and row-major."""
+x is (tokens, heads, K), w is (heads, N, K) and out is (tokens, heads, N), all bfloat16 and row-major."""
 
 import re
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def space(_: str) -> Space:
 
 
 def _has_registers(config: Config) -> bool:
-    """Returns True for at most 128 sums per thread or, with two thread blocks per multiprocessor, 64x128 per tile."""
+    """Returns True if the sums of a tile leave registers of a thread for other values."""
     sums = config["tile_m"] * config["tile_n"]
     return sums <= (64 * 128 if config["occupancy"] == 2 else 4096 * config["num_worker_warps"])
 
@@ -87,7 +87,7 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
+    """Returns the allowed error: half a bfloat16 step of the largest output."""
     return 2.0**-8
 
 

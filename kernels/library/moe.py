@@ -1,7 +1,7 @@
 """Kernel that combines experts' results: the last step of a mixture-of-experts layer.
 
-A token went to `top_k` experts. Their results are rows of x, sorted by expert. `row_of` has a token's rows, and y is
-their sum, weighted by the router. All rows are read once, so the baseline is a copy of as many bytes."""
+A token went to `top_k` experts. Their results are rows of x, and y is their weighted sum.
+All rows are read once, so the baseline is a copy of as many bytes."""
 
 import re
 import zlib
@@ -18,10 +18,10 @@ ConstInt: TypeAlias = ct.Constant[int]
 
 @ct.kernel
 def moe_combine(x, row_of, weight, y, top_k: ConstInt, tile_columns: ConstInt, whole: ConstInt):
-    """Computes y, per token a sum of `top_k` rows of x (tokens * top_k, columns), by row_of and weight (tokens, top_k).
+    """Computes y, for each token the weighted sum of the rows of x that row_of names.
 
-    `whole` is 1 if no tile leaves its row. Loads are then unchecked: behind the branch of a check each load would wait
-    for the previous load."""
+    x is (tokens * top_k, columns). row_of and weight are (tokens, top_k).
+    `whole` is 1 if no tile leaves its row. Loads are then unchecked, because checks would make them wait."""
     token, column = ct.bid(0), ct.bid(1)
     total = ct.full((1, tile_columns), 0.0, dtype=ct.float32)
     for expert in ct.static_iter(range(top_k)):
@@ -33,7 +33,7 @@ def moe_combine(x, row_of, weight, y, top_k: ConstInt, tile_columns: ConstInt, w
 
 
 def part_of_row(x, row, column, tile_columns, whole):
-    """Loads a tile (1, tile_columns) of a row of x. Called by the kernel."""
+    """Loads a tile (1, tile_columns) of a row of x."""
     if whole == 1:
         return ct.load(x, index=(row, column), shape=(1, tile_columns), check_bounds=False, allow_tma=False)
     return ct.load(x, index=(row, column), shape=(1, tile_columns), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
@@ -81,13 +81,13 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
-    """Returns y, adding one expert per token at a time: a copy of all chosen rows would take as much memory as x."""
+    """Returns y, computed for one expert per token at a time, which saves memory."""
     x, rows, weights = inputs["x"], inputs["row_of"], inputs["weight"]
     return {"y": sum(x[rows[:, each]] * weights[:, each, None] for each in range(rows.shape[1]))}
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
+    """Returns the allowed error: half a bfloat16 step of the largest output."""
     return 2.0**-8
 
 

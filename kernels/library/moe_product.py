@@ -1,7 +1,7 @@
-"""The first two products of a mixture-of-experts layer, gate and up, fused with the steps before and after them: rows
-of x are gathered by token while they are read, and SwiGLU joins the two products.
+"""The first two products of a mixture-of-experts layer, gate and up, fused with the steps around them.
+Rows of x are gathered by token while they are read, and SwiGLU joins the two products.
 
-Without fusion the chosen tokens' rows are copied, multiplied group by group, and read again by the activation."""
+Without fusion the rows are copied, multiplied group by group, and read again by the activation."""
 
 import re
 import zlib
@@ -35,10 +35,10 @@ def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, t
                 tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
     """Computes y = silu(x[token] @ gate^T) * (x[token] @ up^T), with the weights of each row's expert.
 
-    x is (tokens, K), gate_up (experts, 2 N, K) with all rows of gate before those of up, and y (rows, N). Rows of y are
-    sorted by expert. token_of_row (rows,) has the token of each row, expert_of_half (rows / 64,) the expert of 64 rows.
+    x is (tokens, K), gate_up (experts, 2 N, K), with all rows of gate first, and y (rows, N), sorted by expert.
+    token_of_row has the token of each row, and expert_of_half has the expert of each 64 rows.
 
-    The unchecked gather compiles to copies of 16 bytes into shared memory that run ahead (cp.async).
+    The unchecked gather compiles to copies of 16 bytes into shared memory (cp.async).
     ct.load_advanced_indexing would be one TMA load per row, and the row numbers would spill."""
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
@@ -61,12 +61,12 @@ def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, t
 @ct.kernel
 def moe_gate_up_fp8(x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, tile_m: ConstInt,
                     tile_n: ConstInt, group_size_m: ConstInt, block_per_tile: ConstInt, latency: ConstInt):  # fmt: skip
-    """Computes y as moe_gate_up does, in FP8. scale_x (tokens, K / 128) has a scale per row and 128 of K, and scale_w
-    (experts, 2 N / 128, K / 128) a scale per 128x128 weights. gate_up is (experts, 2, N, K), y is bfloat16.
+    """Computes y as moe_gate_up does, in FP8. gate_up is (experts, 2, N, K), and y is bfloat16.
+    scale_x is (tokens, K / 128). scale_w is (experts, 2 N / 128, K / 128), a scale per 128x128 weights.
 
-    Products of 128 of K are promoted to float32 sums, as in gemm_fp8_scaled. With `block_per_tile` each thread block
-    computes one tile: a loop over tiles of 64x128 by 8 warps spills up to 760 bytes of registers; one tile spills none
-    and loads at least three blocks of K ahead (2026-11-25)."""
+    Products of 128 of K are added up in float32, as in gemm_fp8_scaled.
+    With `block_per_tile` each thread block computes one tile.
+    A loop over tiles of 64x128 by 8 warps spills up to 760 bytes of registers (2026-11-25)."""
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
     if block_per_tile == 1:
@@ -85,10 +85,10 @@ def moe_gate_up_fp8(x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, 
 def fp8_tile(
     x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, i, j, tiles_n, tile_m, tile_n, latency
 ):  # fmt: skip
-    """Computes tile (i, j) of y. Called by moe_gate_up_fp8.
+    """Computes tile (i, j) of y.
 
-    One load brings the weights of both gate and up. With two loads the kernel took 279.8 instead of 267.3 us, and
-    loaded fewer blocks of K ahead with any hint (8192x8x256x2048x7168, an H100, 2026-11-26)."""
+    One load brings the weights of both gate and up.
+    With two loads 8192x8x256x2048x7168 took 279.8 instead of 267.3 us (an H100, 2026-11-26)."""
     expert, steps = find_expert(x, expert_of_half, i, tile_m, 128)
     tokens = ct.load(token_of_row, index=(i,), shape=(tile_m,), allow_tma=False)
     gate = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -109,8 +109,8 @@ def fp8_tile(
 
 
 def find_expert(x, expert_of_half, i, tile_m, tile_k):
-    """Returns the expert of tile `i`, and how many blocks of K the tile multiplies: 0 if all its rows are padding.
-    Called by the kernels."""
+    """Returns the expert of tile `i`, and how many blocks of K the tile multiplies.
+    The number is 0 if all rows of the tile are padding."""
     expert = ct.load(expert_of_half, index=(i * tile_m // 64,), shape=(1,)).item()
     steps = ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))
     if tile_m < 128 and expert < 0:  # a tile of 128 rows always has rows of an expert
@@ -119,8 +119,8 @@ def find_expert(x, expert_of_half, i, tile_m, tile_k):
 
 
 def add_scaled(acc, rows, of_rows, both, part, scale_w, expert, j, k, latency):
-    """Returns `acc` plus the scaled product of block k of K with the weights of gate (`part` 0) or up (1). `j` is the
-    tile of weights in scale_w."""
+    """Returns `acc` plus the scaled product of block k of K with the weights of gate (`part` 0) or up (1).
+    `j` is the tile of weights in scale_w."""
     tile_n = acc.shape[1]
     at = (expert, j * tile_n // 128, k)
     of_weights = ct.load(
@@ -136,14 +136,14 @@ def hint(latency):
 
 
 def weights(gate_up, expert, j, k, tile_n, tile_k):
-    """Returns a tile (tile_k, tile_n) of an expert's weights, loaded and transposed. Called by the kernel."""
+    """Returns a tile (tile_k, tile_n) of an expert's weights, loaded and transposed."""
     found = ct.load(gate_up, index=(expert, j, k), shape=(1, tile_n, tile_k), padding_mode=ZERO)
     return ct.transpose(ct.reshape(found, (tile_n, tile_k)))
 
 
 def swizzled(tile, tiles_m, tiles_n, group_size_m):
-    """Returns the position (i, j) of tile number `tile`. Numbers go `group_size_m` tiles down before each step along N.
-    Called by the kernel."""
+    """Returns the position (i, j) of a tile.
+    The order goes down `group_size_m` tiles before it moves to the next column of tiles."""
     group = tile // (group_size_m * tiles_n)
     first = group * group_size_m
     rows = min(tiles_m - first, group_size_m)
@@ -175,7 +175,7 @@ def _rows_of_experts(name: str, experts: int, rows: int, tokens: int) -> np.ndar
 
 
 def space(_: str) -> Space:
-    """Returns configs with 8 warps and one thread block per multiprocessor: with 4 warps or two blocks, sums spill."""
+    """Returns configs with 8 warps and one thread block per multiprocessor. Otherwise sums spill."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -284,13 +284,13 @@ def _compute(inputs: Mapping[str, Any], x: Any, weights_of: Callable[[int], Any]
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, half a bfloat16 step of the largest output. Sums in float32 add almost no error."""
+    """Returns the allowed error: half a bfloat16 step of the largest output."""
     return 2.0**-8
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """Returns the allowed error: half a bfloat16 step, plus 4 standard deviations of the errors of Hopper's FP8 sums
-    for gate and as many for up (gemm_fp8_scaled.py)."""
+    """Returns the allowed error: half a bfloat16 step, plus 4 standard deviations of the errors of FP8 sums.
+    The sums of gate and the sums of up both have such errors (gemm_fp8_scaled.py)."""
     return float(2.0**-8 + 8 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 

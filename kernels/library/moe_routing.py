@@ -1,7 +1,7 @@
-"""Kernels that choose experts: the first step of a mixture-of-experts layer, after the router's own small product.
+"""Kernels that choose experts: the first step of a mixture-of-experts layer, after the router's own product.
 
-Each token gets the TOP_K experts with the highest scores, best first, with weights that sum to 1 (softmax) or to
-SCALING (groups). The kernels choose the largest score and lower it, so that the same search finds the next."""
+Each token gets the TOP_K experts with the highest scores, best first.
+Their weights sum to 1 (softmax) or to SCALING (groups)."""
 
 import re
 import zlib
@@ -40,8 +40,8 @@ NOWHERE = 1 << 30
 
 @ct.kernel
 def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: ConstInt, tile_experts: ConstInt):
-    """Chooses experts by logits (tokens, experts), and writes expert and weight (tokens, TOP_K). Weights are the
-    softmax over the chosen experts: the softmax over all experts, divided by its sum over the chosen experts."""
+    """Chooses experts by logits (tokens, experts), and writes expert and weight (tokens, TOP_K).
+    Weights are the softmax over the chosen experts."""
     row = ct.bid(0)
     columns = numbers(tile_experts)[None, :]
     keys = ordered(rows_of(logits, row, 0, tile_rows, tile_experts))
@@ -63,11 +63,11 @@ def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: Cons
 
 @ct.kernel
 def moe_route_groups(logits, bias, expert, weight, tile_rows: ConstInt, half: ConstInt):
-    """Chooses experts as DeepSeek-V3 does: a score is a sigmoid, and a bias per expert is added for the choice only.
-    Chosen experts are in the KEPT groups with the highest sums of a group's two best scores.
+    """Chooses experts as DeepSeek-V3 does. A score is a sigmoid, and a bias is added only for the choice.
+    Chosen experts are in the KEPT groups whose two best scores have the highest sums.
 
-    A row of scores is two tiles, each with `half` experts. With 128 columns a warp holds whole rows. With 256 columns,
-    two warps would share a row, and every maximum would wait for both warps."""
+    A row of scores is two tiles of `half` experts, so that a warp holds whole rows.
+    With 256 columns in one tile two warps would share a row, and every maximum would wait for both."""
     row = ct.bid(0)
     left, of_left = scores_by_group(logits, bias, row, 0, tile_rows, half)
     right, of_right = scores_by_group(logits, bias, row, 1, tile_rows, half)
@@ -98,8 +98,8 @@ def rows_of(logits, row, column, tile_rows, columns):
 
 
 def scores_by_group(logits, bias, row, column, tile_rows, half):
-    """Returns sort keys of the scores of half of the experts, (rows, groups, experts of a group), and sort keys of the
-    sums of each group's two best scores, (rows, groups)."""
+    """Returns sort keys of the scores of half of the experts, (rows, groups, experts of a group).
+    Returns also sort keys of the sums of each group's two best scores, (rows, groups)."""
     more = ct.load(bias, index=(column,), shape=(half,), allow_tma=False)
     score = sigmoid(rows_of(logits, row, column, tile_rows, half)) + more[None, :]
     size = half // (GROUPS // 2)
@@ -124,13 +124,13 @@ def better_of(left, right, places, half):
 
 
 def best_of(keys, places, axis):
-    """Returns the largest key along an axis, and the first index that has it. Called by the kernels."""
+    """Returns the largest key along an axis, and the first index that has it."""
     key = ct.max(keys, axis=axis, keepdims=True)
     return key, ct.min(ct.where(keys == key, places, NOWHERE), axis=axis, keepdims=True)
 
 
 def ordered(x):
-    """Returns an integer per float, in the floats' order: Hopper has an instruction for a warp's largest integer."""
+    """Returns integers in the order of the floats, because Hopper finds a warp's largest integer quickly."""
     return turned(ct.bitcast(x, ct.int32))
 
 
@@ -139,7 +139,7 @@ def as_float(keys):
 
 
 def turned(bits):
-    """Flips the bits of negative floats except the sign, because their integer value grows with their magnitude."""
+    """Flips all bits but the sign of negative floats, so that their integers sort like the floats."""
     return ct.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
@@ -171,8 +171,8 @@ def parse_groups(text: str) -> Problem:
 
 
 def softmax_space(_: str) -> Space:
-    """Returns configs with 4 warps and at least 4 rows. With fewer rows than warps, warps would share rows and wait for
-    each other."""
+    """Returns configs with 4 warps and at least 4 rows.
+    With fewer rows than warps, warps would share rows and wait for each other."""
     return Space((("tile_rows", (4, 8, 16)), ("occupancy", (4, 8)), ("num_worker_warps", (4,))))
 
 
@@ -214,7 +214,7 @@ def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Draws normal logits for each token, and draws again until the `gap` of deciding scores is at least CLEAR."""
+    """Draws logits for each token, and draws again until the gap between deciding scores is at least CLEAR."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     logits = np.empty((problem.sizes["tokens"], problem.sizes["experts"]), np.float32)
     again = np.arange(len(logits))
@@ -225,8 +225,8 @@ def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np
 
 
 def _least_gap(scores: np.ndarray, count: int, *, order: bool = True) -> np.ndarray:
-    """Returns, for each row, the smallest gap between neighbours among its `count` + 1 best scores. Without `order`,
-    returns only the gap between the last two of these scores."""
+    """Returns, for each row, the smallest gap between neighbours among its `count` + 1 best scores.
+    Without `order`, returns only the gap between the last two of these scores."""
     best = np.sort(scores, axis=1)[:, ::-1][:, : count + 1]
     gaps = best[:, :-1] - best[:, 1:]
     least: np.ndarray = np.min(gaps if order else gaps[:, count - 1 :], axis=1, initial=np.inf)
@@ -281,7 +281,7 @@ def tolerance(_: Problem) -> float:
 
 
 def flops(problem: Problem) -> int:
-    """Counts one comparison per token, expert and choice."""
+    """Returns the number of operations: one comparison per token, expert and choice."""
     return TOP_K * problem.sizes["tokens"] * problem.sizes["experts"]
 
 

@@ -1,7 +1,7 @@
 """Kernel of DeepSeek-V3.2's lightning indexer, whose scores decide which keys a query attends to.
 
-All index heads of a query share one key, as in multi-query attention. A key's score is the weighted sum, over the
-heads, of the positive products of query and key. All is FP8 except the weights and the keys' scales."""
+All heads of a query share one key. A key's score is the weighted sum of the positive products over the heads.
+All is FP8 except the weights and the keys' scales."""
 
 import re
 from collections.abc import Mapping
@@ -31,11 +31,11 @@ def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, ti
                heads: ConstInt, head: ConstInt, latency: ConstInt, whole: ConstInt):  # fmt: skip
     """Computes logits[i, j] = scale_k[j] * sum_h max(q[i, h] . k[j], 0) * weights[i, h] for first[i] <= j < last[i].
 
-    q is (queries, heads, head), k (keys, head), weights (queries, heads). Other logits may have any values. A thread
-    block computes part of the keys of `tile_q` queries, which share its loads. Blocks of the last queries, which see
-    the most keys, start first. A block with too few queries computes its last query again. A product has keys as rows
-    and one query's heads as columns, so that four lanes add up a row. The lanes store the sum directly: through shared
-    memory the warps of a block would wait for each other."""
+    q is (queries, heads, head), k (keys, head) and weights (queries, heads). Other logits may have any values.
+    A thread block computes part of the keys of `tile_q` queries, which share its loads.
+    Thread blocks of the last queries start first, because these queries see the most keys.
+    A product has keys as rows, so that four lanes add up a row and store the sum directly.
+    Through shared memory the warps of a thread block would wait for each other."""
     i = ct.cdiv(q.shape[0], tile_q) - 1 - ct.bid(0)
     rows: tuple[Any, ...] = ()
     transposed: tuple[Any, ...] = ()
@@ -72,12 +72,12 @@ def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, ti
 
 
 def eight(tile, part, rows):
-    """Returns part `part` of a tile: (rows, TOGETHER), as each part has TOGETHER columns. Called by the kernel."""
+    """Returns part number `part` of a tile. Each part has TOGETHER columns."""
     return ct.extract(tile, index=(0, part), shape=(rows, TOGETHER))
 
 
 def scales(scale_k, j, tile_n, whole):
-    """Loads tile j of scale_k, (tile_n,), without bounds checks if no tile leaves the array. Called by the kernel."""
+    """Loads tile j of scale_k, (tile_n,). Bounds are not checked if `whole` is 1."""
     if whole == 1:
         return ct.load(scale_k, index=(j,), shape=(tile_n,), check_bounds=False, latency=4, allow_tma=False)
     return ct.load(scale_k, index=(j,), shape=(tile_n,), padding_mode=ZERO, latency=4, allow_tma=False)
@@ -105,9 +105,9 @@ def _read_sizes(text: str, names: tuple[str, ...], example: str) -> dict[str, in
 
 
 def space(arch: str) -> Space:
-    """Returns the configs. Before sm_90 there are none: the compiler has no FP8. Configs that fail are left out. On
-    sm_90 those of 2 queries by 128 keys with 8 warps never end (H100); on sm_100 the compiler ends with code -6 for 256
-    keys with 4 warps; on sm_120 most spill over 2 KB or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
+    """Returns the configs, without configs that fail. Before sm_90 there are none: the compiler has no FP8.
+    On sm_90, 2 queries by 128 keys with 8 warps never end (H100). On sm_100, 256 keys with 4 warps crash the compiler.
+    On sm_120 most configs spill over 2 KB or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
     rules = {"sm_9": _ends, "sm_10": _compiles, "sm_12": _spills_little}
     return Space(
         (
@@ -148,7 +148,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns first and last: query i sees keys first[i] to last[i] - 1, all keys of the sequence up to its own."""
+    """Returns first and last. Query i sees keys first[i] to last[i] - 1: all keys up to its own position."""
     queries, keys = problem.sizes["queries"], problem.sizes["keys"]
     last = np.arange(keys - queries + 1, keys + 1, dtype=np.int32)
     return {"first": np.zeros(queries, np.int32), "last": last}
@@ -161,9 +161,9 @@ def constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
-    """Returns one thread block per `tile_q` queries and part of the keys. About 500 run at once, so the second wave of
-    1024 is not full. With 5 parts a smaller share of the time is idle: 1051 instead of 1123 us for 32768 keys (an H100,
-    2026-11-27). For 8192 keys 2 parts are best."""
+    """Returns one thread block per `tile_q` queries and part of the keys.
+    For 32768 keys, 5 parts take 1051 us instead of 1123 us, because less of the GPU is idle (an H100, 2026-11-27).
+    For 8192 keys, 2 parts are best."""
     return -(-problem.sizes["queries"] // config["tile_q"]), config["parts"], 1
 
 
@@ -183,8 +183,8 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, twice 2**-11. A product consists of four of Hopper's short FP8 sums, each truncated at
-    2**-13 of its largest term."""
+    """Returns the allowed error, twice 2**-11.
+    A product has four of Hopper's short FP8 sums, each truncated at 2**-13 of its largest term."""
     return 2.0**-10
 
 
@@ -212,8 +212,8 @@ def mqa_logits_paged(q, k, scale_k, weights, length, page_of, logits, new: Const
                      latency: ConstInt):  # fmt: skip
     """Computes the logits of mqa_logits for the `new` last tokens of each sequence, whose keys lie in pages of a cache.
 
-    Key j of sequence s is key j % PAGE of page page_of[s, j // PAGE]. Token t of s sees the first length[s, t] keys. A
-    thread block computes part of a sequence's pages for all of its new tokens, which share the loads."""
+    Key j of sequence s is key j % PAGE of page page_of[s, j // PAGE]. Token t of s sees the first length[s, t] keys.
+    A thread block computes part of a sequence's pages for all of its new tokens."""
     sequence = ct.bid(0)
     transposed: tuple[Any, ...] = ()
     shares: tuple[Any, ...] = ()
@@ -268,8 +268,8 @@ def paged_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def paged_given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns length, drawn between half of the keys and all keys, and page_of, which spreads each sequence's pages
-    over the whole cache. Each new token of a sequence sees one key more than the previous token."""
+    """Returns length, between half of the keys and all keys, and page_of, which spreads pages over the cache.
+    Each new token of a sequence sees one key more than the previous token."""
     sequences, tokens, _, keys = problem.sizes.values()
     generator = np.random.default_rng(0)
     last = generator.integers(keys // 2, keys, (sequences, 1), endpoint=True)

@@ -1,7 +1,7 @@
 """RMSNorm, LayerNorm and their gradients over the rows of a bfloat16 matrix, computed in float32.
 
-A thread block computes whole rows, so every element is read once and written once. The baseline is a copy of as many
-bytes."""
+A thread block computes whole rows, so every element is read once and written once.
+The baseline is a copy of as many bytes."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ an H200, few beside x's rows."""
 
 @ct.kernel
 def rms_norm_rows(x, weight, y, columns: ConstInt, tile_rows: ConstInt, tile_columns: ConstInt, allow_tma: ConstInt):
-    """Computes y = x / sqrt(mean(x**2) + EPSILON) * weight per row. The zeros that pad a tile do not change the sum."""
+    """Computes y = x / sqrt(mean(x**2) + EPSILON) * weight per row."""
     tma = None if allow_tma == 1 else False
     factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
     for tile in range(ct.bid(0), ct.num_tiles(x, axis=0, shape=(tile_rows, tile_columns)), ct.num_blocks(0)):
@@ -53,7 +53,7 @@ def layer_norm_rows(
     """Computes y = (x - mean) / sqrt(variance + EPSILON) * weight + bias per row.
 
     The variance is the mean of the squared centred values; a difference of two large sums would lose its digits.
-    Centring makes the padding of a tile non-zero, so the padding is set to zero again."""
+    Padding is set to zero again after centring."""
     tma = None if allow_tma == 1 else False
     factor = ct.load(weight, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
     offset = ct.load(bias, index=(0,), shape=(tile_columns,), padding_mode=ct.PaddingMode.ZERO)
@@ -78,9 +78,9 @@ def rms_norm_backward_rows(
     """Computes the gradients dx and dweight of rms_norm. With r = 1 / sqrt(mean(x**2) + EPSILON) and g = dy * weight:
     dx = r * (g - x * r**2 * mean(g * x)), and dweight = the sum over rows of dy * x * r.
 
-    dweight (PARTS, columns) has one row per thread block: the sum over the rows of x that this block computes. The
-    caller adds up these rows. So all sums have a fixed order, without atomics. A thread block has an even number of
-    rows, so that tiles of two rows fit."""
+    dweight (PARTS, columns) has one row per thread block, the sum over the block's rows.
+    The caller adds up these rows, so that all sums have a fixed order, without atomics.
+    A thread block has an even number of rows, so that tiles of two rows fit."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -110,12 +110,12 @@ def rms_norm_backward_rows(
 @ct.kernel
 def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstInt, tile_rows: ConstInt,
                              first: ConstInt, second: ConstInt, allow_tma: ConstInt):  # fmt: skip
-    """Computes the gradients dx, dweight and dbias of layer_norm. With d = 1 / sqrt(variance + EPSILON), s = (x - mean)
-    * d and g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)); dweight sums dy * s over rows, and dbias sums dy.
+    """Computes the gradients dx, dweight and dbias. With d = 1 / sqrt(variance + EPSILON), s = (x - mean) * d and
+    g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)). dweight sums dy * s over rows, and dbias sums dy.
 
-    dweight and dbias have one row per thread block, as in rms_norm_backward. A row of x is a tile of `first` columns
-    and, if `second` is not 0, a tile of `second` columns: a single tile for 6144 columns would have 8192, and threads
-    would spill. Padding is non-zero only in s, so it is set to zero there before squares are added."""
+    dweight and dbias have one row per thread block, as in rms_norm_backward.
+    A row of x is a tile of `first` columns and, if `second` is not 0, a tile of `second` columns.
+    A single tile for 6144 columns would have 8192, and threads would spill."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -159,13 +159,13 @@ def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstIn
 
 
 def find_spans(first, second):
-    """Returns the widths of a row's two tiles, where each tile starts (counted in its own width), and how many tiles
-    the row has. Called by the kernel."""
+    """Returns the widths of a row's two tiles, their starts, and the number of tiles.
+    A start is counted in widths of its own tile."""
     return (first, second), (0, first // max(second, 1)), 1 + min(second, 1)
 
 
 def load_factors(weight, widths, starts, count):
-    """Loads the weights for each tile of a row, as float32 tiles (1, width). Called by the kernel."""
+    """Loads the weights for each tile of a row, as float32 tiles (1, width)."""
     factors: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         loaded = ct.load(weight, index=(starts[span],), shape=(widths[span],), padding_mode=ct.PaddingMode.ZERO)
@@ -174,7 +174,7 @@ def load_factors(weight, widths, starts, count):
 
 
 def load_rows(array, tile, tile_rows, widths, starts, count, tma):
-    """Loads a few rows of `array` as `count` float32 tiles, (tile_rows, width) each. Called by the kernel."""
+    """Loads a few rows of `array` as `count` float32 tiles, (tile_rows, width) each."""
     rows: tuple[Any, ...] = ()
     for span in ct.static_iter(range(count)):
         at, shape = (tile, starts[span]), (tile_rows, widths[span])
@@ -184,7 +184,7 @@ def load_rows(array, tile, tile_rows, widths, starts, count, tma):
 
 
 def mean_both(x, y, columns):
-    """Returns the mean of each row of x and of y, with one exchange between warps for both. Called by the kernels."""
+    """Returns the mean of each row of x and of y, with one exchange between warps for both."""
     x, y = ct.reduce((x, y), axis=1, func=lambda a, b, c, d: (a + c, b + d), identity=(0.0, 0.0), keepdims=True)
     return x * (1.0 / columns), y * (1.0 / columns)
 
@@ -203,7 +203,7 @@ def parse(text: str) -> Problem:
 
 
 def space(_: str) -> Space:
-    """Returns the configs: rows per tile, with many thread blocks per multiprocessor or few persistent ones."""
+    """Returns the configs: rows per tile, with one thread block per tile or with persistent thread blocks."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -216,14 +216,14 @@ def space(_: str) -> Space:
 
 
 def backward_space(arch: str) -> Space:
-    """Returns the configs, all with PARTS thread blocks, since each writes a row of dweight. On sm_90, tiles of 2 rows
-    come only with one thread block of 8 warps per multiprocessor. Otherwise they would spill at least 640 bytes."""
+    """Returns the configs, all with PARTS thread blocks, because each writes a row of dweight.
+    On sm_90, tiles of 2 rows need one thread block of 8 warps per multiprocessor. Otherwise they spill."""
     return Space(BACKWARD_AXES, only=lambda config: _has_registers(arch, config))
 
 
 def layer_norm_backward_space(arch: str) -> Space:
-    """Returns the configs of `backward_space`. Configs with one thread block of 8 warps per multiprocessor also come
-    with rows cut into two tiles. Other configs have fewer registers, and threads would spill."""
+    """Returns the configs of `backward_space`, some of them also with rows cut into two tiles.
+    Two tiles need one thread block of 8 warps per multiprocessor. Otherwise threads would spill."""
     return Space(
         (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: _has_registers(arch, config) and (config["spans"] == 1 or _is_alone(config)),
@@ -279,8 +279,8 @@ def span_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def cut_columns(columns: int, spans: int) -> tuple[int, int]:
-    """Returns two widths, powers of two, of the tiles that hold a row. A single tile has room for the whole row, and
-    the second width is 0. Of two tiles the first is larger, and the second holds the remaining columns and padding."""
+    """Returns the widths of the two tiles that hold a row. They are powers of two.
+    If a single tile holds the whole row, the second width is 0."""
     whole = 1 << (columns.bit_length() - 1)
     left = columns - whole
     if spans == 1 or left == 0 or whole < LEAST_SPAN:
@@ -322,7 +322,7 @@ def layer_norm_backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping
 
 
 def _sum_parts(rows: Any, xp: Any) -> Any:
-    """Returns (PARTS, columns): for each thread block the sum of its rows, which are an even number of rows."""
+    """Returns the sum of each thread block's rows, (PARTS, columns)."""
     part = -(-len(rows) // (2 * PARTS)) * 2
     padded = xp.zeros((PARTS * part, rows.shape[1]), dtype=xp.float32)
     padded[: len(rows)] = rows
@@ -336,8 +336,8 @@ def layer_norm_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, relative to the largest output: half a bfloat16 step, up to 2**-8, and a little for
-    float32."""
+    """Returns the allowed error, relative to the largest output.
+    It is half a bfloat16 step (up to 2**-8) plus a little for float32 errors."""
     return 2.0**-8 + 2.0**-14
 
 

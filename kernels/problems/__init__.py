@@ -1,1 +1,1 @@
-"""Reads the problems of an operator, from patterns, from lists, and from files with weights."""
+"""Reads the problems of an operator from patterns, lists and files."""

@@ -1,4 +1,4 @@
-"""Finds axes whose value follows from a Definition's constraints, such as T_padded from "T_padded == T + K - 1"."""
+"""Finds the axes whose sizes follow from constraints, such as "T_padded == T + K - 1"."""
 
 import ast
 import operator
@@ -18,9 +18,7 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str]) -> dict[str, str]:
-    """Maps each name that a constraint determines to its expression, in an order in which the expressions can be
-    computed. Only equations between one of `names` and arithmetic of axes are used. Other constraints, such as
-    "indptr[-1] <= pages", are about values that only a workload states."""
+    """Maps each name that a constraint determines to its expression, in an order in which all can be computed."""
     left = list(names)
     derived: dict[str, str] = {}
     for constraint in constraints:
@@ -40,7 +38,7 @@ def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str
 
 
 def derive(expression: str, values: Mapping[str, float]) -> float:
-    """Returns the value of an expression that `list_derived` returned. Raises BadProblem if it cannot be computed."""
+    """Returns the value of an expression from `list_derived`. Raises BadProblem if it cannot be computed."""
     try:
         return _compute(ast.parse(expression, mode="eval").body, values)
     except (ArithmeticError, TypeError) as error:
@@ -48,7 +46,7 @@ def derive(expression: str, values: Mapping[str, float]) -> float:
 
 
 def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
-    """Yields each side of an equation that is a single name, with the other side. Other constraints yield nothing."""
+    """Yields each single name on one side of an equation, with the other side as text."""
     try:
         body = ast.parse(constraint, mode="eval").body
     except (SyntaxError, ValueError):
@@ -60,7 +58,7 @@ def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_names(expression: str) -> set[str] | None:
-    """Returns the names in an expression, or None if the expression is more than arithmetic of names and numbers."""
+    """Returns the names in an expression, or None if it is more than plain arithmetic."""
     nodes = list(ast.walk(ast.parse(expression, mode="eval").body))
     allowed = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *OPERATORS)
     if not all(isinstance(node, allowed) for node in nodes):

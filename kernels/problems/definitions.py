@@ -1,7 +1,5 @@
-"""Reads operators from flashinfer-bench's files: Definitions (axes, shapes, types, a reference) and Workloads.
-
-https://github.com/flashinfer-ai/flashinfer-bench, docs/flashinfer_trace (read 2026-11) describes the format. This
-module neither runs a reference nor needs PyTorch; kernels/watching/definitions.py does both."""
+"""Reads operators (Definitions) and their problems (Workloads) from files of flashinfer-bench. The format is described
+in docs/flashinfer_trace of https://github.com/flashinfer-ai/flashinfer-bench (read 2026-11)."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -27,8 +25,7 @@ ENTRY = "run"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Describes an input or output of an operator. `shape` names the axes, or is None for a Python number. `default` is
-    the parameter's default value in the reference, or None if it has no default."""
+    """An input or output of an operator. `shape` holds the names of its axes, or is None for a Python number."""
 
     name: str
     shape: tuple[str, ...] | None
@@ -38,8 +35,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """Describes one operator. A problem must give the axes `free`; `constants` are fixed. `derived` are axes that
-    follow from other axes, as in "T_padded == T + K - 1". `reference` is Python source with a function `run`."""
+    """An operator, as a Definition file describes it. A problem must give a size for each axis in `free`."""
 
     name: str
     file: Path
@@ -51,7 +47,7 @@ class Definition:
     reference: str
 
     def values(self, given: Mapping[str, float]) -> dict[str, float]:
-        """Returns every axis and derived number by name. Raises BadProblem if a given number breaks a constraint."""
+        """Returns the values of all axes and derived numbers. Raises BadProblem if they break a constraint."""
         for name, constant in self.constants.items():
             if given.get(name, constant) != constant:
                 raise BadProblem(f"{self.file.name}: {name} is {given[name]:g}, but it is the constant {constant}")
@@ -66,7 +62,7 @@ class Definition:
         return values
 
     def make_problem(self, given: Mapping[str, object]) -> Problem:
-        """Returns the problem with the given axes and scalars. Derived numbers are checked but are not in the name."""
+        """Returns the problem with these values. Raises BadProblem if a value is missing, unknown or wrong."""
         missing = [name for name in self.free if name not in given]
         if missing:
             raise BadProblem(f"{self.file.name}: axis {missing[0]} has no value; it needs {', '.join(self.free)}")
@@ -83,8 +79,7 @@ class Definition:
 
 
 def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
-    """Returns the Definitions in all files that match a pattern relative to `folder`, sorted by file name. Raises
-    BadProblem if a file is no Definition. The message names the file, and the line if one is known."""
+    """Returns the Definitions in all files that match a pattern. Raises BadProblem if a file is wrong."""
     found = tuple(map(_read_definition, list_files(pattern, folder)))
     names = [each.name for each in found]
     for each in found:
@@ -94,8 +89,7 @@ def read_definitions(pattern: str, folder: Path) -> tuple[Definition, ...]:
 
 
 def read_workloads(pattern: str, folder: Path, definitions: Mapping[str, Definition]) -> dict[str, list[Problem]]:
-    """Maps the name of each definition to its problems, taken from the lines of Workload files. Ignores lines of other
-    definitions. Raises BadProblem, which names the file and the line, if a line is wrong."""
+    """Returns each definition's problems from Workload files. Raises BadProblem if a line is wrong."""
     found: dict[str, dict[str, Problem]] = {name: {} for name in definitions}
     for place, row in (each for file in list_files(pattern, folder) for each in read_lines(file, file.name)):
         try:
@@ -162,7 +156,7 @@ def _read_tensors(
 
 
 def _read_defaults(reference: str) -> dict[str, float | None]:
-    """Returns the default numbers of `run` by parameter name. Raises BadProblem if `reference` has no such function."""
+    """Returns the default numbers of the reference's function `run`, by parameter name."""
     try:
         tree = ast.parse(reference)
     except SyntaxError as error:

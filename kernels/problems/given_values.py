@@ -1,6 +1,5 @@
-"""Encodes the values that a library file gives for its inputs as text for JSON, and decodes the text. The values pass
-through several processes. As lists of numbers, 2 million values took each process 1.0 s to write and 0.4 s to read
-(2026-11-25). Only the process that makes the arrays decodes the text."""
+"""Encodes given input values as base64 for JSON, and decodes them. As lists of numbers, 2 million values took 1.0 s to
+write and 0.4 s to read (2026-11-25)."""
 
 import base64
 import math
@@ -24,12 +23,11 @@ launches, may have 64 MiB (kernels/children/child_process.py)."""
 
 
 class BadValues(LibraryError):
-    """Raised if encoded values are not base64 or do not fit their array. The message is a sentence."""
+    """Raised if encoded values are not base64 or do not fit their array."""
 
 
 def encode_given(kernel: Kernel, problem: Problem) -> dict[str, dict[str, Any]]:
-    """Maps each input whose values the library file gives (fill "given") to its type, shape and bytes. The bytes are
-    row-major and little-endian, in base64. Raises LibraryError for too many bytes or a type other than a GivenType."""
+    """Encodes the input values that a library file gives. Raises LibraryError for too many bytes or a wrong type."""
     given: Mapping[str, Any] = kernel.given(problem) if kernel.given else {}
     nbytes = sum(values.nbytes for values in given.values())
     if nbytes > MOST_BYTES:
@@ -53,7 +51,7 @@ def _encode(values: "np.ndarray") -> dict[str, Any]:
 
 
 def decode_values(name: str, encoded: Mapping[str, Any]) -> "np.ndarray":
-    """Returns the values of the array `name`, as a read-only array. Raises BadValues if text or size is wrong."""
+    """Returns the encoded values as a read-only array. Raises BadValues if they are damaged."""
     import numpy as np  # here, because it takes 0.1 s and most processes only pass the text on
 
     dtype, shape = np.dtype(encoded["dtype"]).newbyteorder("<"), tuple(encoded["shape"])

@@ -1,7 +1,5 @@
-"""Names the sizes and choices of a problem, and makes a Problem from their values. A person writes `names` once for an
-operator: "rows x cols", or with types "rows x cols : dtype". A problem is then typed and stored as "4096x1024:bf16". If
-an operator has no `names`, each problem gives names with values, and is typed and stored as
-"cols=1024,dtype=bf16,rows=4096". Names are sorted, so reordering a file changes no stored name."""
+"""Makes problems from sizes and choices, and names the problems. If an operator has `names`, such as "rows x cols :
+dtype", a problem's name is like "4096x1024:bf16". Without `names`, it is like "cols=1024,dtype=bf16,rows=4096"."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,7 @@ DEFAULT_CHOICE = "dtype"
 
 @dataclass(frozen=True)
 class Names:
-    """Names of an operator's sizes and of its choices, such as types, in the order in which values are typed."""
+    """The names of an operator's sizes and of its choices, such as types."""
 
     sizes: tuple[str, ...]
     choices: tuple[str, ...]
@@ -33,7 +31,7 @@ class Names:
 
 
 def read_names(names: str) -> Names:
-    """Reads a text such as "rows x cols : dtype". Raises BadProblem if a name is missing, not valid or used twice."""
+    """Reads names from a text such as "rows x cols : dtype". Raises BadProblem if a name is invalid or repeated."""
     sizes, *choices = (part.strip() for part in names.split(":"))
     read = Names(tuple(re.split(r"\s+x\s+", sizes)), tuple(choices))
     for name in (*read.sizes, *read.choices):
@@ -45,14 +43,13 @@ def read_names(names: str) -> Names:
 
 
 def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> Problem:
-    """Returns the problem with these values in the order of `names`, and a name such as "4096x1024:bf16"."""
+    """Returns the problem with these values, named like "4096x1024:bf16"."""
     name = ":".join(("x".join(map(str, sizes)), *choices))
     return Problem(name, dict(zip(names.sizes, sizes, strict=True)), dict(zip(names.choices, choices, strict=True)))
 
 
 def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Problem:
-    """Returns the problem with these values by name. Whole numbers are sizes, texts are choices. If `names` is None,
-    any names are allowed. Raises BadProblem if a value is missing, unknown or of a wrong type."""
+    """Returns the problem with these values, or raises BadProblem. If `names` is None, any names are allowed."""
     sizes = {name: _check_size(name, value) for name, value in values.items() if not isinstance(value, str)}
     choices = {name: _check_choice(name, value) for name, value in values.items() if isinstance(value, str)}
     if names is None:

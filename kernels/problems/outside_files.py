@@ -1,5 +1,4 @@
-"""Finds files that a commit names but does not contain: submodules, and files that are pointers of Git LFS. Nightlies
-check out commits with plain Git. So both kinds of files are missing in a nightly, even if a working tree has them."""
+"""Finds submodules and Git LFS pointers, whose files are missing in nightlies."""
 
 import re
 import subprocess
@@ -18,7 +17,7 @@ POINTER_ADVICE = "it is a pointer of Git LFS and not the file: commit the file i
 
 
 def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
-    """Lists the paths of submodules in a commit, or in Git's index if `revision` is None. Returns [] if Git fails."""
+    """Returns the paths of a commit's submodules, or of those in Git's index if `revision` is None."""
     staged = ("ls-files", "--stage", "--full-name", "-z", ":/")
     listing = staged if revision is None else ("ls-tree", "-r", "-z", "--full-tree", revision)
     entries = _git(folder, *listing).split("\0")
@@ -26,24 +25,24 @@ def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
 
 
 def list_pointers(folder: Path) -> list[str]:
-    """Lists the staged files of a folder that are Git LFS pointers, as paths relative to the folder."""
+    """Returns the staged files that are Git LFS pointers, as paths relative to the folder."""
     pattern = f"^{re.escape(POINTER)}"
     return _git(folder, "grep", "--cached", "--files-with-matches", "-z", "-e", pattern, "--", ".").split("\0")[:-1]
 
 
 def find_submodule(package: str, submodules: Sequence[str]) -> str | None:
-    """Returns the path of the submodule whose folder is named like a package, or None if no folder has the name."""
+    """Returns the path of the submodule that has a package's name, or None."""
     wanted = package.partition(".")[0].replace("-", "_").lower()
     return next((path for path in submodules if Path(path).name.replace("-", "_").lower() == wanted), None)
 
 
 def describe_submodule(package: str, submodule: str) -> str:
-    """Returns a sentence that says that a nightly lacks a package because the package is in a submodule."""
+    """Returns a sentence that says that commits are checked out without this package's submodule."""
     return f"{package} is in the submodule {submodule}, and commits are checked out without their submodules"
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Returns what git prints, or "" if git fails."""
+    """Returns the output of Git, or "" if Git fails."""
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments],
         env=make_environment(),

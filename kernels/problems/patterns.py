@@ -1,4 +1,4 @@
-"""Reads problems from text: a pattern that stands for several problems, or one problem that a person typed."""
+"""Reads problems from text: one problem, or a pattern for several problems."""
 
 import itertools
 import math
@@ -48,8 +48,7 @@ def read_pattern(text: str, names: str) -> tuple[Problem, ...]:
 
 
 def parse_problem(text: str, names: str | None) -> Problem:
-    """Returns the problem that a typed or stored text names. If `names` is None, the text itself contains the names:
-    "cols=1024,rows=4096". Raises BadProblem if the text names no problem, or several."""
+    """Returns the problem that a text names. Without `names`, the text must be like "cols=1024,rows=4096"."""
     if names is None:
         pairs = [pair.partition("=") for pair in text.replace(" ", "").split(",")]
         if not all(name.isidentifier() and value for name, _, value in pairs):
@@ -62,7 +61,7 @@ def parse_problem(text: str, names: str | None) -> Problem:
 
 
 def pattern(names: str) -> Callable[[str], Problem]:
-    """Returns a function that reads one problem with these names. The function can be the `parse` of a `Kernel`."""
+    """Returns a function that reads a problem with these names, for the `parse` of a Kernel."""
     read_names(names)
     return lambda text: parse_problem(text, names)
 

@@ -1,4 +1,4 @@
-"""Reads a commit's JSON files that state problems. Raises BadProblem, with file and line, if a file cannot be used."""
+"""Reads JSON files with problems. Raises BadProblem, with file and line, if a file is wrong."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def read_lines(file: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the JSON object of each line that is not empty, with its place: the file's `name` and the line number."""
+    """Yields a pair for each line that is not empty: its place, such as "a.jsonl, line 3", and its JSON object."""
     lines = _read(file, name).splitlines()
     if len(lines) > MOST_LINES:
         raise BadProblem(f"{name}: it has {len(lines):,} lines; expected {MOST_LINES:,} at most")

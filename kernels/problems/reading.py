@@ -1,8 +1,5 @@
-"""Reads the problems of an operator with their weights, in any of the forms that a watch file may use. A text is a
-pattern, or the path of a JSON-lines file next to the watch file if the text ends with .jsonl. Each line of such a file
-is an object: sizes and types by name, and optionally "weight" and "model". The model is a language model. The weight
-says how often one step of that model runs the problem. The weighted sum of the times of a model's problems is the time
-of that step."""
+"""Reads an operator's problems, with weights, from patterns, lists and JSON-lines files. A weight says how often one
+step of a language model runs the problem. A model's total time is the weighted sum of its problems' times."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ LARGEST_WEIGHT = 1e12  # sums of more would lose the times of other problems, an
 
 @dataclass(frozen=True)
 class WeightedProblem:
-    """A problem, and how often a step of each language model runs it. Without weights it is in no total time."""
+    """A problem, and how often one step of each language model runs it."""
 
     problem: Problem
     weights: Mapping[str, float]
@@ -29,7 +26,7 @@ class WeightedProblem:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """A problem as a line of a file or an element of a list states it. `model` is None if there is no weight."""
+    """A problem and its weight for one model. `model` is None if there is no weight."""
 
     problem: Problem
     model: str | None
@@ -37,9 +34,7 @@ class _Weighted:
 
 
 def read_problems(problems: object, names: str | None, folder: Path) -> tuple[WeightedProblem, ...]:
-    """Returns the problems in a pattern, in a file with a path relative to `folder`, or in a list of patterns, files
-    and objects (values by name). If a problem occurs several times, its weights are added: a recorded trace may have a
-    line for each call. Raises BadProblem with a sentence that names the element, or the file and its line."""
+    """Returns the problems that a watch file gives. If a problem occurs several times, its weights are added."""
     written = None if names is None else read_names(names)
     found: dict[str, WeightedProblem] = {}
     for each in _read(problems, names, written, folder, "problems"):
@@ -84,7 +79,7 @@ def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weig
 def _read_object(
     written_object: Mapping[Any, Any], written: Names | None, place: str, default_model: str | None
 ) -> _Weighted:
-    """Returns an object's problem and weight. A weight alone is of `default_model`, a model alone has weight 1."""
+    """Returns the problem and the weight in an object. A weight without a model is for `default_model`."""
     values = {str(name): value for name, value in written_object.items()}
     weight, model = values.pop(WEIGHT, None), values.pop(MODEL, None)
     if model is not None and (not isinstance(model, str) or not model.strip()):

@@ -1,1 +1,1 @@
-"""Proposes a watch file for a repository that has none. Runs its tests and scripts, and records kernel calls."""
+"""Proposes a watch file for a repository, from kernel calls that its tests and scripts make."""

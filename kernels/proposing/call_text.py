@@ -1,4 +1,4 @@
-"""Writes the arguments of a recorded call as Python source that makes equal arguments in a watch file."""
+"""Writes the arguments of a recorded call as Python source for a watch file."""
 
 import inspect
 import math
@@ -18,12 +18,12 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 class NotWritable(Exception):
-    """Raised if no short source makes an equal value. The message says which value it is."""
+    """Raised if a value cannot be written as short Python source."""
 
 
 @dataclass
 class CallText:
-    """Holds the source lines that make one call's arguments, the sizes in these lines, and the modules to import."""
+    """The source lines that make a call's arguments, with the sizes and imports that they use."""
 
     lines: list[str] = field(default_factory=list)
     sizes: dict[int, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class CallText:
     kept: list[Any] = field(default_factory=list)
 
     def write(self, value: Any, name: str) -> str:
-        """Returns a Python expression for a value: for an array, a variable that an added line sets to the array."""
+        """Returns a Python expression for a value. An array gets a line of its own and a variable."""
         if type(value) in PLAIN:
             return _write_plain(value)
         if isinstance(value, np.generic):
@@ -47,7 +47,7 @@ class CallText:
         return self._write_object(value, name)
 
     def write_size(self, size: int) -> str:
-        """Returns an expression for a dimension's size, such as "p.n1". Size 1 is always "1", as part of the layout."""
+        """Returns an expression for a size, such as "p.n1". Size 1 stays "1", because it is part of the layout."""
         if size == 1:
             return "1"
         return f"p.{self.sizes.setdefault(size, f'n{len(self.sizes) + 1}')}"
@@ -110,7 +110,7 @@ class CallText:
         return f"{filled}.permute({', '.join(str(order.index(each)) for each in range(len(shape)))})"
 
     def _make_numpy(self, value: np.ndarray) -> str:
-        """Returns an expression for a NumPy array. It lists up to MOST_LISTED whole numbers; all others are random."""
+        """Returns an expression for a NumPy array: a short list of whole numbers, or random numbers."""
         self.imports.add("numpy")
         kind = value.dtype
         if kind.kind not in "biuf" or not value.size:
@@ -134,7 +134,7 @@ class CallText:
 
 
 def _list_values(tensor: Any) -> Any:
-    """Returns a tensor's known whole numbers as a NumPy array, or None if the tensor has other or unknown numbers."""
+    """Returns a tensor's numbers as a NumPy array, or None if they are unknown."""
     if not hasattr(tensor, "give_to_kernel") or tensor.is_meta:
         return None
     import torch
@@ -159,7 +159,7 @@ def _write_plain(value: Any) -> str:
 
 
 def list_given(function: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a call that differ from the function's defaults, by name."""
+    """Returns the arguments of a call that differ from the function's defaults."""
     try:
         defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
     except (TypeError, ValueError):

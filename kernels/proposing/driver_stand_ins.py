@@ -1,6 +1,4 @@
-"""Replaces packages, pytest and checks of values, so that drivers (files that call host code) run without a GPU.
-
-A driver is run only to record the calls that it makes. So its checks of unknown values pass."""
+"""Replaces packages, pytest and checks, so that tests and scripts can run without a GPU."""
 
 import contextlib
 import importlib.abc
@@ -24,11 +22,11 @@ FIRST_COMBINATIONS, MOST_COMBINATIONS = 3, 64
 
 
 class Skipped(Exception):
-    """Raised if a driver skips a test."""
+    """Raised if a test is skipped."""
 
 
 def make_pytest() -> ModuleType:
-    """Returns a module in place of `pytest`. It keeps marks of tests, raises Skipped to skip, and checks nothing."""
+    """Returns a stand-in for pytest that keeps the marks of tests and checks nothing."""
     functions = {
         "mark": _Marks(),
         "fixture": _decorate_fixture,
@@ -74,7 +72,7 @@ def _skip(*_: Any, **__: Any) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds packages that are not installed, as mock modules that have every name."""
+    """An import finder that replaces missing packages by mock modules."""
 
     def __init__(self, packages: Sequence[str]) -> None:
         self._packages, self.found = packages, set[str]()
@@ -94,7 +92,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextlib.contextmanager
 def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
-    """Replaces pytest and missing packages of `required` by stand-ins. Yields the set of packages replaced so far."""
+    """Replaces pytest and missing packages by stand-ins. Yields the replaced packages, a set that grows."""
     before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
     sys.modules["pytest"] = make_pytest()
     sys.meta_path.append(finder)  # the last: what is installed is found first
@@ -111,9 +109,9 @@ def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
 
 @contextlib.contextmanager
 def checks_passed() -> Iterator[None]:
-    """Lets comparisons of arrays with unknown values succeed, so that a driver's checks do not end the driver. Lets
-    `time.sleep` return at once, because a driver that loads a model may wait minutes for a missing network."""
+    """Lets checks of arrays pass, because values are unknown, and lets `time.sleep` return at once."""
     with contextlib.ExitStack() as stack:
+        # A driver that loads a model may sleep for minutes, because it has no network.
         stack.enter_context(mock.patch.object(time, "sleep", constant(None)))
         for name in ("assert_allclose", "assert_array_equal", "assert_array_almost_equal", "assert_almost_equal"):
             stack.enter_context(mock.patch.object(np.testing, name, constant(None)))
@@ -154,8 +152,7 @@ def _pass_unknown(compare: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Returns sets of arguments by name to call a test with: the first, middle, last and other entries of `parametrize`
-    marks, each with the test's fixtures. Set i has entry i of each mark, so marks are not multiplied."""
+    """Returns dicts of arguments with which to call a test, from its `parametrize` marks and fixtures."""
     named: dict[str, list[dict[str, Any]]] = {}
     for name, given in getattr(function, MARKS, ()):
         if name == "parametrize" and len(given) > 1:
@@ -167,14 +164,14 @@ def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[di
     found = []
     for place in places:
         chosen: dict[str, Any] = {}
-        for rows in named.values():
+        for rows in named.values():  # entry `place` of each mark: marks are not multiplied
             chosen |= rows[min(place, len(rows) - 1)] if rows else {}
         found.append(chosen)
     return [{**each, **_call_fixtures(function, each, find_fixture)} for each in found]
 
 
 def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[[str], Any]) -> dict[str, Any]:
-    """Returns fixtures for parameters not in `given`. A test's required parameter without a fixture gets a mock."""
+    """Returns arguments for the parameters that `given` lacks, from fixtures. Tests get mocks for missing fixtures."""
     code = function.__code__
     wanted = [each for each in code.co_varnames[: code.co_argcount] if each not in (*given, "self")]
     found = {each: find_fixture(each) for each in wanted}
@@ -188,5 +185,5 @@ def _call_fixtures(function: Any, given: dict[str, Any], find_fixture: Callable[
 
 
 def _call_first(called: Callable[..., Any] | None = None, *given: Any, **named: Any) -> Any:
-    """Stands in for fixtures such as `benchmark`: calls the function that it gets, and returns the result."""
+    """Calls a function and returns its result, as pytest's fixture `benchmark` does."""
     return called(*given, **named) if callable(called) else None

@@ -1,4 +1,4 @@
-"""Proposes a watch file for a checkout. Records calls in a sandboxed child, writes these calls, and tries the file."""
+"""Proposes a watch file for a checkout: records calls, writes them to a file and validates the file."""
 
 import json
 import os
@@ -36,8 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed watch file, the table for pyproject.toml, and the kernels that the file watches and leaves out.
-    `packages` is a sentence about packages that Tilewatch's environment lacks, or empty."""
+    """A proposed watch file and its settings. `packages` is a sentence about missing packages, or empty."""
 
     text: str
     settings: str
@@ -53,19 +52,19 @@ class Proposal:
 
 @dataclass
 class _Recorded:
-    """Holds the recorded calls of each kernel, calls of host code first, and why a kernel has no calls."""
+    """The recorded calls of each kernel, or the reason why it has none."""
 
     calls: dict[KernelName, list[RecordedCall]] = field(default_factory=dict)
     reasons: dict[KernelName, str] = field(default_factory=dict)
     looked: Counter[KernelName] = field(default_factory=Counter)
 
     def wants_more(self, kernel: KernelName) -> bool:
-        """Returns whether to run another driver to find a call of host code that launches this kernel."""
+        """Returns whether to run more drivers to find a call that launches this kernel."""
         calls = self.calls.get(kernel, ())
         return not calls or (calls[0].is_launch and self.looked[kernel] < MOST_LOOKS)
 
     def add(self, answer: Mapping[str, Any], file: str, missing: Iterable[KernelName]) -> None:
-        """Adds a driver's calls. Notes the reason for each kernel in `missing` that still has no call."""
+        """Adds a driver's calls, and the reasons why kernels in `missing` still have none."""
         for kernel, fields in answer.get("calls", ()):
             known = self.calls.setdefault(KernelName(*kernel), [])
             known += {RecordedCall.read(fields)} - set(known)
@@ -82,9 +81,7 @@ class _Recorded:
 def propose(
     root: Path, arch: str, store_url: str, on_step: Say = lambda _: None, python: Path | None = None
 ) -> Proposal:
-    """Returns a proposal for the checkout in the folder `root`, and writes watch file and settings into that checkout.
-    Calls `on_step` with the next step's name. If `python` is None, and Tilewatch's environment lacks packages of the
-    requirements file, host code runs with the file's packages. Raises LibraryError if no kernel can be found."""
+    """Proposes a watch file for a checkout, and writes it there. Raises LibraryError if the checkout has no kernel."""
     listed = _Drivers(root, arch).list()
     kernels = tuple(KernelName(*each) for each in listed["kernels"])
     if not kernels:
@@ -106,8 +103,7 @@ def propose(
 
 
 def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPackages | None:
-    """Returns the packages that the repository states and that are missing here. Installs them if a node can. As they
-    replace Tilewatch's packages, they are refused if the code imports PyTorch and only Tilewatch has it."""
+    """Returns the packages that the repository requires and that are missing here. Installs them if possible."""
     stated = stated_packages.find_stated(root)
     if stated is None or stated.text is None:
         return stated
@@ -117,42 +113,41 @@ def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPack
         environments.provide(environment)
     except BadInterpreter as error:
         return replace(stated, text=None, failure=str(error))
+    # The packages replace Tilewatch's own, which may be the only ones with PyTorch.
     if imports_torch and find_spec("torch") and not (environment.packages / "torch").is_dir():
         return replace(stated, text=None, failure="it does not bring torch, which its code imports")
     return stated
 
 
 def _choose_drivers(root: Path, arch: str, folder: Path) -> "_Drivers":
-    """Returns drivers that run in the environment of the watch folder. If the folder has no environment, or one without
-    NumPy, drivers run in Tilewatch's environment, where stand-ins replace missing packages."""
+    """Returns drivers that use the watch folder's environment or, if that fails, Tilewatch's environment."""
     if interpreters.find(folder) is None:
         return _Drivers(root, arch)
     drivers = _Drivers(root, arch, folder)
     try:
         drivers.list()
-    except LibraryError:
+    except LibraryError:  # such as an environment without NumPy
         return _Drivers(root, arch)
     return drivers
 
 
 def _write_settings(root: Path, settings: str) -> None:
-    """Adds the table `settings` to the checkout's pyproject.toml. If pyproject.toml is a link, a file replaces it."""
+    """Adds the settings to the checkout's pyproject.toml."""
     file = root / project_settings.FILE
     text = "" if file.is_symlink() or not file.is_file() else read_given_text(file, MOST_TOML_BYTES)
-    file.unlink(missing_ok=True)
+    file.unlink(missing_ok=True)  # it may be a link out of the checkout
     file.write_text(f"{text}\n{settings}\n")
 
 
 class _Drivers:
-    """Runs drivers in a sandboxed child process, and replaces the child if it dies. The child has the environment of
-    the folder `library`, or Tilewatch's environment if `library` is None."""
+    """Runs drivers (tests and scripts) in a child process, with the environment of `library` or Tilewatch's own."""
 
     def __init__(self, root: Path, arch: str, library: Path | None = None) -> None:
         self._root, self._arch, self._library = root, arch, library
         self._child: ChildProcess | None = None
 
     def list(self) -> dict[str, Any]:
-        """Returns the repository's kernels, drivers and import folders. Raises LibraryError if it cannot be read."""
+        """Returns the repository's kernels, drivers and import folders."""
         answer = self._ask({"ask": "list"})
         self.close()
         if "failure" in answer:
@@ -162,8 +157,8 @@ class _Drivers:
     def record(
         self, file: str, path: Sequence[str], wanted: Iterable[KernelName], welcome: Iterable[KernelName]
     ) -> dict[str, Any]:
-        """Runs a driver until each `wanted` kernel has a call of host code. For `welcome` kernels, runs only the file
-        and first arguments of tests. Returns the recorded calls, or only a "failure" if the child died or hung."""
+        """Returns the kernel calls that a driver makes, or a "failure" if the child process died or hung."""
+        # For `welcome` kernels only the file and the first arguments of its tests are run.
         kernels = {"wanted": list(map(astuple, wanted)), "welcome": list(map(astuple, welcome))}
         return self._ask({"ask": "record", "file": file, "path": path, **kernels})
 
@@ -184,7 +179,7 @@ class _Drivers:
 
 
 def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Recorded:
-    """Returns calls that drivers made. Runs drivers until each kernel has a call of host code, or no driver is left."""
+    """Runs drivers and returns the calls that they make. Stops when each kernel has a call of host code."""
     recorded = _Recorded()
     wanted = {KernelName(*each) for each in listed["kernels"]}
     try:
@@ -202,7 +197,7 @@ def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Reco
 
 
 def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_step: Say) -> tuple[ProposedOperator, ...]:
-    """Returns operators that pass validation in one file. If a kernel's call fails, tries the kernel's next call."""
+    """Returns operators that pass validation. Tries the calls of each kernel in order until one passes."""
     left = {kernel: list(calls) for kernel, calls in recorded.calls.items()}
     entries: tuple[ProposedOperator, ...] = ()
     while left:
@@ -225,7 +220,7 @@ def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_ste
 def _list_failures(
     folder: Path, entries: Sequence[ProposedOperator], arch: str, store_url: str, on_step: Say
 ) -> dict[str, str]:
-    """Maps the name of each operator that fails `tilewatch validate` to the reason."""
+    """Returns the reason for each operator that fails `tilewatch validate`."""
     text = write_file(entries, {})
     folder.joinpath(FILE).write_text(text)
     try:
@@ -236,8 +231,7 @@ def _list_failures(
 
 
 def _blame(findings: Iterable[Mistake], entries: Sequence[ProposedOperator], text: str) -> dict[str, str]:
-    """Maps the name of an operator to the first mistake in its own lines or in the line that imports its module. A
-    mistake in any other line counts for all operators."""
+    """Returns the first mistake of each operator. A mistake that belongs to no operator counts for all."""
     lines = text.split("\n")
     ends = [place for place, line in enumerate(lines, 1) if line.startswith("@watch")] + [len(lines)]
     found: dict[str, str] = {}

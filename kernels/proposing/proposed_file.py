@@ -1,4 +1,4 @@
-"""Writes a proposed watch file from recorded calls. Kernels that could not be watched become comments."""
+"""Writes recorded calls as the text of a watch file."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,9 +16,7 @@ HEADER = """# Proposed by Tilewatch from calls in tests, benchmarks and scripts.
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of host code that launches kernels, as source. If `is_launch`, the call is `ct.launch` and not host code.
-
-    `sizes` are the problem's sizes by name, and `lines` is the source that makes the call's arguments."""
+    """A recorded call as Python source. It calls `ct.launch` if `is_launch`, otherwise host code."""
 
     module: str
     function: str
@@ -30,14 +28,14 @@ class RecordedCall:
 
     @classmethod
     def read(cls, fields: Sequence[Any]) -> "RecordedCall":
-        """Builds a call from a JSON list of its fields, in order."""
+        """Returns the call with these fields, a list from JSON."""
         module, function, lines, run, sizes, imports, is_launch = fields
         return cls(module, function, tuple(lines), run, tuple(map(tuple, sizes)), tuple(imports), is_launch)
 
 
 @dataclass(frozen=True)
 class ProposedOperator:
-    """An operator of the proposed watch file: a name, its recorded call, and the kernels that this call launches."""
+    """An operator of the proposed watch file, with its call and the kernels that the call launches."""
 
     name: str
     call: RecordedCall
@@ -45,7 +43,7 @@ class ProposedOperator:
 
 
 def name_entries(chosen: Mapping[RecordedCall, Sequence[KernelName]]) -> tuple[ProposedOperator, ...]:
-    """Returns an operator for each chosen call, with a name that no other operator has."""
+    """Returns an operator with a unique name for each chosen call."""
     entries: list[ProposedOperator] = []
     for call, kernels in chosen.items():
         base = re.sub(r"\W", "_", call.function.removesuffix(".apply")).strip("_").lower() or "operator"
@@ -77,7 +75,7 @@ def write_file(entries: Sequence[ProposedOperator], left_out: Mapping[KernelName
 
 
 def _name_modules(entries: Iterable[ProposedOperator]) -> dict[str, str]:
-    """Maps the name of each imported module to the variable that holds this module in the watch file."""
+    """Returns the name of the variable that holds each imported module in the watch file."""
     named: dict[str, str] = {}
     for module in dict.fromkeys(entry.call.module for entry in entries):
         base = re.sub(r"\W", "_", module.rpartition(".")[2])

@@ -1,4 +1,4 @@
-"""Runs in a child process: lists a repository's kernels, and runs drivers to record calls that launch kernels."""
+"""Lists a repository's kernels and records calls that launch them, in a child process."""
 
 import ast
 import contextlib
@@ -43,16 +43,16 @@ LATER_CPU_S after the first launch or a new call. No step begins after MOST_DRIV
 
 
 class Enough(BaseException):
-    """Raised in a driver to stop a step after MOST_LAUNCHES launches."""
+    """Raised to stop a test or script after MOST_LAUNCHES launches."""
 
 
 class TooSlow(Enough):
-    """Raised in a driver to stop a step that took too many CPU seconds."""
+    """Raised to stop a test or script that took too many CPU seconds."""
 
 
 @dataclass
 class _Entered:
-    """A running function of the repository, with the arguments that it was called with."""
+    """A running function of the repository and its arguments."""
 
     frame: types.FrameType
     given: Mapping[str, Any]
@@ -60,8 +60,7 @@ class _Entered:
 
 @dataclass
 class _DriverCalls:
-    """Keeps one call for each pair of a kernel and a host function that launches this kernel. `wanted` are the kernels
-    for which a call of host code is still sought."""
+    """The calls that a driver (a test or script) makes. `wanted` are kernels that still lack a call of host code."""
 
     modules: Mapping[str, str]
     driver: str
@@ -74,7 +73,7 @@ class _DriverCalls:
     launches: int = 0
 
     def look(self, frame: types.FrameType, event: str, _: Any) -> None:
-        """Notes that a function of the repository was entered or left. Called by Python (sys.setprofile)."""
+        """Notes that a function of the repository was entered or left. Python calls this method (sys.setprofile)."""
         if not frame.f_code.co_filename.startswith(f"{CANONICAL}/"):
             return
         if event == "call":
@@ -84,7 +83,7 @@ class _DriverCalls:
                 pass
 
     def keep(self, launch: TracedLaunch) -> None:
-        """Records this launch, and the outermost call of host code around it that a watch file can make, if any."""
+        """Records this launch and the outermost call of host code around it that a watch file can repeat."""
         function = launch.kernel._pyfunc
         kernel, known = (_find_file(function.__code__), function.__name__), len(self.calls)
         for each in self._list_candidates():
@@ -100,8 +99,7 @@ class _DriverCalls:
             raise Enough
 
     def list_repeats(self, sought: set[tuple[str, str]]) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yields steps that repeat calls of host code with other arguments. Repeats a call only while a `sought` kernel
-        without a call is in the file of the kernel that the call launched."""
+        """Yields named steps that repeat calls of host code with other arguments, to reach the kernels in `sought`."""
         for (file, code), (names, given) in list(self.hosts.items()):
             is_function = "." not in name_code(code)
             call = names[name_code(code).split(".")[0]]
@@ -112,13 +110,13 @@ class _DriverCalls:
                 yield name_code(code), functools.partial(varied_calls.call_with_gradients, call, varied, is_function)
 
     def _list_candidates(self) -> list[_Entered]:
-        """Lists the running functions that may be host code, outermost first, but functions of the driver last."""
+        """Returns running functions that may be host code, outermost first. Functions of the driver come last."""
         taking = [each for each in self.entered if any(map(_has_array, each.given.values()))]
         own = [each for each in taking if _find_file(each.frame.f_code) == self.driver]
         return [*(each for each in taking if each not in own), *own]
 
     def _try(self, kernel: tuple[str, str], code: types.CodeType, write: Callable[[], RecordedCall]) -> bool:
-        """Returns whether a call of `kernel` by `code` is kept. If none was, tries to keep the call of `write`."""
+        """Keeps the call that `write` makes, unless one is kept already. Returns False if `write` fails."""
         if (kernel, code) not in self.calls:
             try:
                 self.calls[kernel, code] = (kernel, astuple(write()))
@@ -155,7 +153,7 @@ class _DriverCalls:
 
 
 def _write_arguments(text: CallText, names: Sequence[str], given: Mapping[str, Any]) -> str:
-    """Returns a call's arguments as source: by position up to the first omitted argument, then by name."""
+    """Returns a call's arguments as Python source, by position where possible and otherwise by name."""
     written = []
     for place, (name, value) in enumerate(given.items()):
         by_name = "" if list(given)[: place + 1] == list(names)[: place + 1] else f"{name}="
@@ -164,7 +162,7 @@ def _write_arguments(text: CallText, names: Sequence[str], given: Mapping[str, A
 
 
 def _write_argument(text: CallText, value: Any, name: str) -> str:
-    """Returns an expression for a kernel's argument. Writes an array of any class as a tensor of PyTorch."""
+    """Returns an expression for a kernel's argument. Any array becomes a PyTorch tensor."""
     if type(value) in (list, tuple):
         return f"({''.join(_write_argument(text, each, f'{name}_{place}') + ', ' for place, each in enumerate(value))})"
     if not is_array(value):
@@ -186,7 +184,7 @@ def _find_file(code: types.CodeType) -> str:
 
 
 def _list_arguments(frame: types.FrameType) -> dict[str, Any]:
-    """Returns a running function's arguments by name, or {} if the function takes unnamed positional arguments."""
+    """Returns a running function's arguments by name, or {} if some arguments have no name."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     given = {name: values[name] for name in code.co_varnames[:count] if name in values}
@@ -204,8 +202,7 @@ def _has_array(value: Any) -> bool:
 
 
 def _find_function(frame: types.FrameType) -> tuple[Any, str, int] | None:
-    """Returns a running function, its name in its module, and the number of its first arguments that a caller does not
-    write. Finds functions of a module and `forward` of autograd functions, and returns None for all others."""
+    """Returns a running function, its name, and how many first arguments callers omit, or None without a name."""
     parts = name_code(frame.f_code).split(".")
     owner: Any = frame.f_globals.get(parts[0])
     if len(parts) == 1 and owner is not None and _is_code_of(owner, frame.f_code):
@@ -222,7 +219,7 @@ def _is_code_of(function: Any, code: types.CodeType) -> bool:
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a repository's kernels and drivers if the request asks "list", or else one driver's calls and errors."""
+    """Returns a repository's kernels and drivers if the request asks for them, otherwise the calls of one driver."""
     root = Path(request["root"])
     sources = _read_repository(root)
     if request["ask"] == "list":
@@ -283,9 +280,7 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
 def _run_driver(
     recorder: _DriverCalls, project: Project, path: Path, content: bytes, welcome: set[tuple[str, str]]
 ) -> list[str]:
-    """Runs a file as a script, then its tests and functions with their first arguments, then with further arguments
-    until each kernel outside `welcome` has a call. Then repeats host code with other arguments for kernels without any
-    call. Returns a sentence for each step that failed."""
+    """Runs a file, its tests and its functions until each kernel has a call. Returns a sentence for each failure."""
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports
@@ -311,7 +306,7 @@ def _run_driver(
 
 
 class _UncheckedAsserts(ast.NodeTransformer):
-    """Replaces each assert by its expression, which is then computed but not checked, because outputs are guesses."""
+    """Replaces each assert by its expression, because outputs are guesses and cannot be checked."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.Expr:
         return ast.copy_location(ast.Expr(node.test), node)
@@ -351,8 +346,7 @@ def _stop(*_: object) -> None:
 
 
 def _list_steps(names: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], ...]:
-    """Returns calls of a module's tests, and of its functions that need no arguments, with their names, in two lists.
-    The first list has FIRST_COMBINATIONS of each test's arguments, the second list the further combinations."""
+    """Returns two lists of named calls of tests and functions: first calls, and calls with further arguments."""
 
     def find_fixture(name: str) -> Any:
         made = names.get(name)

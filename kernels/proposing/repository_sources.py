@@ -1,4 +1,4 @@
-"""Finds the kernels in a repository's Python files, the files that use kernels, and the names to import modules by."""
+"""Finds the kernels in a repository's Python files, and the files that use them."""
 
 import ast
 from collections import Counter
@@ -12,7 +12,7 @@ DRIVER_NAMES = ("test", "bench", "example", "demo", "sample", "profile", "probe"
 
 @dataclass(frozen=True, order=True)
 class KernelName:
-    """A function under `@ct.kernel`; `file` is relative to the repository's top folder."""
+    """A function under `@ct.kernel`. `file` is relative to the repository's top folder."""
 
     file: str
     name: str
@@ -20,8 +20,7 @@ class KernelName:
 
 @dataclass(frozen=True)
 class Driver:
-    """A file that is run because it calls host code, such as a test, a benchmark or a script. `kernels` are the kernels
-    that its code uses, directly or through other functions."""
+    """A test, benchmark or script that is run to record calls, and the kernels that its code uses."""
 
     file: str
     kernels: frozenset[KernelName]
@@ -29,8 +28,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class RepositorySources:
-    """Holds a repository's kernels, its drivers, the folders from which its modules are imported, the modules' names by
-    file, and the required packages. Kernels of tests are left out if there are other kernels."""
+    """A repository's kernels and drivers, its import folders, module names by file, and required packages."""
 
     kernels: tuple[KernelName, ...]
     drivers: tuple[Driver, ...]
@@ -88,13 +86,13 @@ def _is_kernel(decorator: ast.expr) -> bool:
 
 
 def _is_of_tests(file: str) -> bool:
-    """Returns whether a file is a test or part of documents, so that its kernels only try something out."""
+    """Returns whether a file belongs to tests or documents, whose kernels are only examples."""
     parts = file.lower().split("/")
     return parts[0] in ("docs", "skills") or any(each.startswith("test") for each in parts)
 
 
 def list_names(tree: ast.AST) -> Iterator[str]:
-    """Yields each name that code uses. Definitions, comments and string literals do not count as uses."""
+    """Yields each name that code uses. Names that it only defines are left out."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -105,7 +103,7 @@ def list_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _follow_names(trees: Mapping[str, ast.Module], kernels: Iterable[KernelName]) -> dict[str, frozenset[KernelName]]:
-    """Maps the bare name of each function and class to the kernels that its code uses, also through other functions."""
+    """Returns the kernels that each function and class uses, directly or through other functions."""
     uses: dict[str, set[str]] = {}
     for tree in trees.values():
         for node in tree.body:
@@ -129,13 +127,13 @@ def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> fr
 
 
 def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelName]:
-    """Returns the kernels whose file's name is part of the driver's name. A driver may name them in strings only."""
+    """Returns kernels whose file name is part of this file's name, as in softmax.py and test_softmax.py."""
     stem = PurePosixPath(file).stem
     return frozenset(each for each in kernels if PurePosixPath(each.file).stem in stem and each.file != file)
 
 
 def _can_run(file: str, tree: ast.Module) -> bool:
-    """Returns whether a file is worth running: it calls functions at its top level, or its path is like a test's."""
+    """Returns whether a file is worth running, because it looks like a script or a test."""
     scripts = (ast.For, ast.With, ast.Assert)
     for node in tree.body:
         is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
@@ -146,9 +144,9 @@ def _can_run(file: str, tree: ast.Module) -> bool:
 
 
 def _rank(driver: Driver, kernels: int) -> tuple[bool, int, str]:
-    """Returns a key that sorts drivers. Tests come first, because they have small shapes and need no arguments. A
-    driver whose names lead to most kernels comes last, because it may call few of these."""
+    """Returns a key that sorts drivers. Tests come first, because they have small shapes."""
     kind = 1 if "bench" in driver.file.lower() else 0 if "test" in driver.file.lower() else 2
+    # A driver whose names lead to most kernels comes last, because it may call few of these kernels.
     return len(driver.kernels) > max(4, kernels // 2), kind, driver.file
 
 
@@ -162,8 +160,7 @@ def _list_imports(tree: ast.AST) -> Iterator[str]:
 
 
 def _name_module(file: str, files: Iterable[str], imported: set[str]) -> str:
-    """Returns the name by which to import a file: the longest name by which the repository itself imports it, or else
-    the name relative to the innermost folder that is no package."""
+    """Returns the name by which the repository imports a file, or else its name in its package."""
     parts = list(PurePosixPath(file).with_suffix("").parts)
     parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
     for start in range(len(parts)):
@@ -182,13 +179,13 @@ def _find_folder(file: str, module: str) -> str:
 
 
 def _imports_beside(file: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Returns whether a file imports a module of its own folder by the bare name, as only a script can."""
+    """Returns whether a file imports a module of its own folder by its bare name, as only a script can."""
     folder = PurePosixPath(file).parent
     names = {folder / each.partition(".")[0] for each in _list_imports(trees[file])}
     return any(names & {PurePosixPath(each).with_suffix(""), *PurePosixPath(each).parents} for each in trees)
 
 
 def _list_required(tree: ast.Module) -> Iterator[str]:
-    """Yields the packages that a file imports at its top level, outside of any condition or `try`."""
+    """Yields the packages that a file always imports, outside of any condition or `try`."""
     own = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     yield from (each.partition(".")[0] for node in own for each in _list_imports(node))

@@ -1,4 +1,4 @@
-"""Finds the packages that a repository states in its requirements files or pyproject.toml and that are missing here."""
+"""Finds packages that a repository requires and that are missing here."""
 
 import importlib.metadata
 import re
@@ -21,8 +21,7 @@ CUPY = "cupy-cuda13x"
 
 @dataclass(frozen=True)
 class StatedPackages:
-    """The packages that a `file` of a repository states and Tilewatch's environment lacks. `text` is the file's text,
-    or None if a node cannot install the file. `failure` is pip's error, if any. `file` may name several files."""
+    """Required packages that are missing here. `text` is the text of their file, or None if it cannot be installed."""
 
     file: str
     missing: tuple[str, ...]
@@ -30,7 +29,7 @@ class StatedPackages:
     failure: str = ""
 
     def describe(self) -> str:
-        """Returns in a sentence how host code gets these packages."""
+        """Returns a sentence that says how host code gets these packages."""
         lacks = f"Tilewatch's environment lacks {', '.join(self.missing)}, which {self.file} states"
         if self.text is None:
             file = "another file of packages" if self.failure else "a file that lists them by name"
@@ -41,8 +40,7 @@ class StatedPackages:
 
 
 def find_stated(root: Path) -> StatedPackages | None:
-    """Returns the first installable file that lists all missing packages of the files that a node cannot install.
-    Otherwise returns the missing packages of all files. Returns None if no package is missing."""
+    """Returns the missing packages of an installable file, or else of all files, or None if none is missing."""
     found = [each for each in _read_files(root) if each.missing]
     needed = {name for each in found if each.text is None for name in each.missing}
     whole = (each for each in found if each.text is not None and needed <= set(each.missing))
@@ -70,7 +68,7 @@ def _read_files(root: Path) -> Iterator[StatedPackages]:
 
 
 def _read(path: Path) -> str | None:
-    """Returns the text of a file, or None if it cannot be read or is a link, which may lead out of the repository."""
+    """Returns a file's text, or None if it cannot be read or is a link. A link may lead out of the repository."""
     try:
         return None if path.is_symlink() else read_given_text(path, environments.MOST_TEXT_BYTES)
     except BadFile:
@@ -78,7 +76,7 @@ def _read(path: Path) -> str | None:
 
 
 def _list_missing(lines: Iterable[str]) -> tuple[str, ...]:
-    """Returns the packages in requirement lines that are not installed here and that have no stand-in in Tilewatch."""
+    """Returns the packages in requirement lines that are neither installed here nor replaced by stand-ins."""
     names = map(environments.name_package, filter(environments.REQUIREMENT.fullmatch, lines))
     needed = (each for each in dict.fromkeys(names) if not REPLACED.fullmatch(each))
     return tuple(each for each in needed if not list(importlib.metadata.distributions(name=each)))

@@ -1,4 +1,4 @@
-"""Repeats recorded calls of host code with other arguments, because sizes, types and flags select kernels."""
+"""Repeats recorded calls with other arguments, because sizes, types and flags select kernels."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +18,7 @@ Arguments = Mapping[str, Any]
 
 
 def vary(given: Arguments) -> Iterator[Arguments]:
-    """Yields variants of a call's arguments, all with gradients: without another change, with each bool inverted, with
-    each type in TYPES, and with each size replaced, wherever it occurs, by each size in SIZES."""
+    """Yields variants of a call's arguments with other flags, types or sizes, all with gradients."""
     if is_in_use("torch"):
         return
     import torch
@@ -37,7 +36,7 @@ def vary(given: Arguments) -> Iterator[Arguments]:
 
 
 def call_with_gradients(call: Callable[..., Any], given: Arguments, by_name: bool) -> None:
-    """Calls host code, then `backward` of the first result with gradients. Ignores errors, as of unsuitable sizes."""
+    """Calls host code, and then `backward` of its result. Ignores errors, because some arguments do not fit."""
     with contextlib.suppress(Exception):
         made = call(**given) if by_name else call(*given.values())
         result = next(each for each in _list_tensors(made) if each.requires_grad)

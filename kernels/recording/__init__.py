@@ -1,1 +1,1 @@
-"""Writes and reads recordings, which are files of runs that were measured elsewhere. Uses no GPU and no database."""
+"""Writes and reads recordings, which are files of runs that were measured elsewhere."""

@@ -1,4 +1,4 @@
-"""Reads from Git which commit a library folder is at. Uses no network and no database."""
+"""Reads the commit of a library folder from Git, without a network."""
 
 import datetime as dt
 import re
@@ -16,25 +16,23 @@ LOG = ("log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8")
 
 
 class NoHistory(ExpectedError):
-    """Raised if a folder has no usable Git history. The message is a sentence."""
+    """Raised if a folder has no usable Git history."""
 
 
 @dataclass(frozen=True)
 class GitCommit:
-    """Holds one commit. `position` is the number of commits from the root to it along first parents. `committed_at` is
-    ISO 8601 in UTC and decides nothing, because a committer may write any date."""
+    """A Git commit. `position` is the number of commits up to it along first parents."""
 
     repository: str
     sha: str
     position: int
-    committed_at: str
+    committed_at: str  # ISO 8601 in UTC; decides nothing, because a committer may write any date
     subject: str
     author: str
 
 
 def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
-    """Returns the commit at `revision` in a folder's repository. Raises NoHistory if Git is missing, if the folder is
-    in no repository, or if the repository has no such revision."""
+    """Returns a commit of the folder's repository. Raises NoHistory if there is no such commit or no repository."""
     if not folder.is_dir():
         raise NoHistory(f"there is no folder {folder}")
     try:
@@ -57,15 +55,13 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
 
 
 def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
-    """Returns the moment that Git states in seconds since 1970. A moment before 1970 or an unreadable number becomes
-    1970, and a moment in the future becomes `now`."""
+    """Returns the moment that Git gives in seconds since 1970. Impossible moments become 1970 or `now`."""
     since_1970 = int(seconds) if re.fullmatch(r"-?[0-9]{1,30}", seconds) else 0
     return dt.datetime.fromtimestamp(min(max(since_1970, 0), int(now.timestamp())), dt.UTC)
 
 
 def repository_name(folder: Path) -> str:
-    """Returns the address of the remote `origin` without credentials. If there is no such remote, returns the name of
-    the repository's folder, for a bare repository without `.git`."""
+    """Returns the address of the remote `origin` without credentials, or else the name of the repository's folder."""
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")
     except NoHistory:

@@ -14,7 +14,7 @@ from tilewatch.kernels.results import Compiled, Plan, PlannedTrial, RunResult
 def list_rows(
     plan: Plan, commit: GitCommit, model: GpuSpec, outcomes: Sequence[tuple[PlannedTrial, Compiled]], result: RunResult
 ) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a sweep: the sweep, its compilations and trials, its run and the run's measurements."""
+    """Yields a recording's rows for a sweep with its compilations, trials, run and measurements."""
     yield {
         "row": "sweep",
         "id": 1,

@@ -1,8 +1,6 @@
-"""Writes and reads recordings: real runs as gzipped JSON lines, so that a GPU machine needs no network or database.
-
-The first line is a header. The last line states the number of rows between, which exposes a truncated file. The field
-"row" of a row names its kind. The other fields are the columns of the kind's table in db/models.py. `python -m
-tilewatch.kernels sweep --record` and `tilewatch export` write recordings. `tilewatch import` reads them."""
+"""Writes and reads recordings, which carry runs from machines without network or database. A recording is gzipped JSON
+lines: a header, rows, and the number of rows. A row's field "row" is its kind. Its other fields are the columns of the
+kind's table in db/models.py."""
 
 import datetime as dt
 import gzip
@@ -47,7 +45,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 class BadRecording(ExpectedError):
-    """Raised if a file cannot be written or imported. The message is a sentence that names the file."""
+    """Raised if a recording cannot be written or imported."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,7 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Adds rows to a file, and makes the file if it does not exist. Returns the number of rows that were added.
-
-    New sweeps continue the numbers of the file's sweeps. Compilations that the file already has are left out. Raises
-    BadRecording if the file is of another machine or repository, because one recording is of one GPU."""
+    """Adds rows to a file and returns their number. Raises BadRecording if its machine or repository differs."""
     if not path.exists():
         return write(path, header, rows)
     there = read(path)
@@ -107,8 +102,7 @@ def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int
 
 
 def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows of new sweeps as they are appended to the rows in a file: with numbers after those of the file's
-    sweeps, and without compilations that the file already has."""
+    """Returns new rows numbered after those of a file, without compilations that the file already has."""
     last = max((row["id"] for row in there if row["row"] == "sweep"), default=0)
     known = {(row["code_key"], row["compiler"]) for row in there if row["row"] == "compilation"}
     return [
@@ -119,7 +113,7 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 
 def read(path: Path) -> RecordingContents:
-    """Returns the whole file, validated. Raises BadRecording if a line is wrong, or the file too large or truncated."""
+    """Returns the validated file. Raises BadRecording if it is wrong, too large or truncated."""
     for number, _ in enumerate(_read_lines(path)):
         if number > MOST_ROWS + 1:  # the first and the last line are not rows
             raise BadRecording(f"{path} has {TOO_MANY}")
@@ -173,7 +167,7 @@ def now() -> str:
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a file. Reads one line at a time, because 10 MiB of compressed zeros become 10 GiB."""
+    """Yields the lines of a file one at a time, because 10 MiB of compressed zeros become 10 GiB."""
     read_bytes = 0
     try:
         with open_given(path) as raw, gzip.open(raw) as file:
@@ -196,7 +190,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def _measure_memory() -> int:
-    """Returns the resident bytes of this process, without the worker processes that `tilewatch up` starts."""
+    """Returns the resident bytes of this process, without its child processes."""
     return processes.measure_resident(os.getpid())
 
 
@@ -211,7 +205,7 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _check(path: Path, number: int, kind: str, row: Mapping[str, Any]) -> None:
-    """Raises BadRecording for the first value of a row that rows.py does not allow."""
+    """Raises BadRecording if a row has a value that rows.py does not allow."""
     # Imported here, because pydantic takes longer than a help text of the command line.
     from pydantic import ValidationError
 
@@ -230,7 +224,7 @@ def _make_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _rename_in_row(row: Mapping[str, Any], repository: str) -> dict[str, Any]:
-    """Returns a row with another repository's name in its commit, or in the commits of a replay's two sides."""
+    """Returns a row with another repository's name in its commits."""
     changed = dict(row)
     if "commit" in row:
         changed["commit"] = {**row["commit"], "repository": repository}

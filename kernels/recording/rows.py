@@ -1,5 +1,4 @@
-"""Defines the allowed values of the fields of a recording's rows. Rows of a file are validated before they are stored,
-because jobs and pages expect valid values. Fields that are not listed here are passed on unchanged."""
+"""Defines the allowed values in a recording's rows. Fields that are not listed here pass unchanged."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from tilewatch.text import LONGEST_NAME
 
 @with_config(ConfigDict(strict=True, allow_inf_nan=False))
 class _Fields(TypedDict):
-    """The fields of a row. A value of another type is refused and not converted, except for moments and days."""
+    """The base of all rows. A value of a wrong type is refused and not converted."""
 
 
 MOST_COMMITS = 10_000_000

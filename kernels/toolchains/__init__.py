@@ -1,1 +1,1 @@
-"""Keeps several toolchains, which are versions of the tile compiler's packages, each under a name in its own folder."""
+"""Keeps several toolchains, which are sets of versions of the tile compiler's packages."""

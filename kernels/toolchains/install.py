@@ -1,4 +1,4 @@
-"""Installs and removes toolchains, in a temporary folder that is renamed, so that no partial toolchain is used."""
+"""Installs and removes toolchains, so that other processes never see a partial toolchain."""
 
 import contextlib
 import importlib.metadata
@@ -34,12 +34,11 @@ IMPORTED = ("cuda", "cutile_cache", "nvidia")
 
 
 class NotInstalled(ExpectedError):
-    """Raised if a toolchain cannot be installed or removed. The message is a sentence."""
+    """Raised if a toolchain cannot be installed or removed."""
 
 
 def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Package, ...]:
-    """Returns the packages with the hashes of the wheels that pip would install here. pip takes wheels from the folder
-    `wheels`, or from this machine's package index if `wheels` is None. Raises NotInstalled if pip fails."""
+    """Returns packages with the hashes of the wheels that pip would install from a folder or the package index."""
     named = [f"{name}=={version}" for name, version in versions.items()]
     report = json.loads(_run_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
     hashes = {
@@ -50,7 +49,7 @@ def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Packa
 
 
 def require_new_name(root: Path, name: str) -> None:
-    """Raises NotInstalled if no toolchain may have this name, or if an installed toolchain has the name already."""
+    """Raises NotInstalled if the name is invalid or already taken."""
     if not is_name(name):
         raise NotInstalled(f"'{name}' cannot be the name of a toolchain; expected one like next-13.5")
     if (root / name).exists():
@@ -60,8 +59,7 @@ def require_new_name(root: Path, name: str) -> None:
 def install(
     root: Path, name: str, packages: Sequence[Package], wheels: Path | None, check: Callable[[Toolchain], None]
 ) -> Toolchain:
-    """Installs packages by their hashes, calls `check` with the new toolchain, and returns the toolchain. Raises
-    NotInstalled if pip fails. No files are left if pip fails or if `check` raises an error."""
+    """Installs packages by their hashes, and returns the toolchain. Leaves no files if pip or `check` fails."""
     require_new_name(root, name)
     with _hold_lock(root):
         require_new_name(root, name)  # another command may have added it meanwhile
@@ -80,7 +78,7 @@ def install(
 
 
 def remove(root: Path, name: str) -> None:
-    """Removes a toolchain. Raises UnknownToolchain if it does not exist, and NotInstalled if it is Tilewatch's."""
+    """Removes a toolchain. Raises NotInstalled if it is Tilewatch's own."""
     with _hold_lock(root):
         found = find_toolchain(root, name)
         if found.folder is None:
@@ -92,18 +90,18 @@ def remove(root: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _hold_lock(root: Path) -> Iterator[None]:
-    """Holds the folder's lock, and removes a killed command's leftovers. Raises NotInstalled if the lock is taken."""
+    """Holds the lock of the toolchains' folder. Raises NotInstalled if another command has it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as lock:
         if not processes.try_lock(lock):
             raise NotInstalled(f"another command changes the toolchains in {root}; try again later")
-        for left in root.glob(f".*{PART}"):
+        for left in root.glob(f".*{PART}"):  # of a command that was killed
             shutil.rmtree(left)
         yield
 
 
 def _run_pip(wheels: Path | None, *arguments: str) -> str:
-    """Runs pip and returns what it printed. If pip fails, raises NotInstalled with pip's first error."""
+    """Returns the output of pip. If pip fails, raises NotInstalled with its first error."""
     source = [] if wheels is None else ["--no-index", "-f", str(wheels)]
     done = subprocess.run([*PIP, *source, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -121,8 +119,7 @@ def _write_list(packages: Sequence[Package]) -> str:
 
 
 def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
-    """Raises NotInstalled if a package has the same version in another toolchain, but other files. Machine code is
-    stored under package versions, so the machine code of the two toolchains would be confused."""
+    """Raises NotInstalled if another toolchain has other files under the same version of a package."""
     for other in (*others, Toolchain(INSTALLED, None)):
         for package, version, _ in made.packages:
             file = _find_other_file(package, version, made.folder, other.folder)
@@ -134,8 +131,7 @@ def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
 
 
 def _find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:
-    """Returns a file of a package that differs between two environments. Returns None if all files are equal, or if
-    `there` lacks this version of the package. A folder that is None stands for Tilewatch's own environment."""
+    """Returns a file of a package that differs between two folders, or None. A folder None is Tilewatch's own."""
     other = _list_files(package, version, there)
     if other is None:
         return None
@@ -144,7 +140,7 @@ def _find_other_file(package: str, version: str, here: Path | None, there: Path 
 
 
 def _list_files(package: str, version: str, folder: Path | None) -> dict[str, str] | None:
-    """Returns the hash of each file of a package, or None if the folder lacks this version of the package."""
+    """Returns the hash of each file of a package, or None if the folder lacks this version."""
     for found in importlib.metadata.distributions(name=package, path=sys.path if folder is None else [str(folder)]):
         if found.version == version:
             files = [file for file in found.files or () if file.parts[0] in IMPORTED and file.hash is not None]

@@ -1,4 +1,4 @@
-"""Makes a toolchain with some packages of one toolchain and all others of a second, to compare package by package."""
+"""Makes a toolchain with packages of two toolchains, to compare them package by package."""
 
 import importlib.metadata
 import os
@@ -13,9 +13,7 @@ from tilewatch.kernels.toolchains.toolchain import SITE, Package, Toolchain
 def mix(
     root: Path, name: str, base: Toolchain, head: Toolchain, packages: Iterable[str], swapped: Collection[str]
 ) -> Toolchain:
-    """Makes and returns the toolchain `name` below `root`, in place of an earlier one. Takes the `packages` in
-    `swapped` from `head`, others from `base`. Leaves out a package that `head` or `base` lacks. Files are hard links
-    where possible: tileiras looks for ptxas beside itself, and would follow a symbolic link to the other toolchain."""
+    """Makes the toolchain `name` with the `swapped` packages of `head` and all other packages of `base`."""
     site = root / name / SITE
     shutil.rmtree(site.parent, ignore_errors=True)
     site.mkdir(parents=True)
@@ -25,7 +23,7 @@ def mix(
 
 
 def _link_package(package: str, side: Toolchain, site: Path) -> str | None:
-    """Links a package's files into `site`, and returns its version. Returns None if `side` lacks the package."""
+    """Links a package's files into `site`, and returns its version, or None if the toolchain lacks it."""
     path = sys.path if side.folder is None else [str(side.folder)]
     for found in importlib.metadata.distributions(name=package, path=path):
         for file in found.files or ():
@@ -34,6 +32,7 @@ def _link_package(package: str, side: Toolchain, site: Path) -> str | None:
                 continue  # a script outside of the packages' folder
             (site / file).parent.mkdir(parents=True, exist_ok=True)
             (site / file).unlink(missing_ok=True)  # of an earlier package: a copy would be written through its link
+            # No symbolic link: tileiras looks for ptxas beside itself, and would find the other toolchain's.
             try:
                 os.link(real, site / file)
             except OSError:  # another file system

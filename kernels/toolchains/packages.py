@@ -1,4 +1,4 @@
-"""Decides which packages a toolchain has, from packages that a person names and installed packages. Runs no pip."""
+"""Chooses the versions of all packages of a toolchain from a few that a person names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,11 @@ WANTED = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9]
 
 
 class BadPackages(ExpectedError):
-    """Raised if packages do not form a toolchain. The message is a sentence."""
+    """Raised if packages do not form a toolchain."""
 
 
 def read_wanted(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the versions by package name in PACKAGE==VERSION arguments. Raises BadPackages if an argument has another
-    form, or if no toolchain has the package."""
+    """Returns the versions in PACKAGE==VERSION arguments, by package. Raises BadPackages for a wrong argument."""
     wanted = read_versions(texts)
     for name in wanted:
         if name not in NEEDED:
@@ -32,7 +31,7 @@ def read_wanted(texts: Sequence[str]) -> dict[str, str]:
 
 
 def read_versions(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the versions by package name of PACKAGE==VERSION arguments. Raises BadPackages for any other argument."""
+    """Returns the versions in PACKAGE==VERSION arguments, by package. Any package is allowed."""
     wanted: dict[str, str] = {}
     for text in texts:
         found = WANTED.fullmatch(text)
@@ -45,16 +44,12 @@ def read_versions(texts: Sequence[str]) -> dict[str, str]:
 
 
 def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
-    """Returns the version of every package of the toolchain, by name.
-
-    If `wanted` names tileiras, NVIDIA's other packages get the version of tileiras. All other packages get the
-    installed version. Versions in `wanted` have priority. Raises BadPackages if versions do not work together or are
-    unknown."""
+    """Returns the version of each package of a toolchain. Raises BadPackages if versions do not work together."""
     if not wanted:
         raise BadPackages("name a package, such as nvidia-cuda-tileiras==13.5.37: the rest is added as it fits")
     chosen = dict(wanted)
     for name in NEEDED:
-        follows = COMPILER in wanted and name != "cuda-tile"
+        follows = COMPILER in wanted and name != "cuda-tile"  # NVIDIA's packages get the version of tileiras
         version = wanted[COMPILER] if follows else installed.get(name)
         if name not in chosen and version is None:
             raise BadPackages(f"{name} is not installed here, so its version must be named: add {name}==VERSION")

@@ -1,7 +1,4 @@
-"""Reads from lines of a commit's files which toolchain the commit pins, and whether the pin changed. Uses no Git and no
-pip.
-
-A pin is PACKAGE==VERSION of cuda-tile or nvidia-cuda-tileiras in a pyproject.toml or a requirements file."""
+"""Finds the toolchain that a commit pins, such as by cuda-tile==1.7.0 in pyproject.toml or a requirements file."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,15 +28,14 @@ PIN = re.compile(
 
 @dataclass(frozen=True)
 class PinnedToolchain:
-    """Holds the toolchain that a commit pins. If it is installed, `name` is its name, and `add` is None. If it is not
-    installed, `name` is a name for it, and `add` is the command that adds it."""
+    """The toolchain that a commit pins. `add` is the command that installs it, or None if it is installed."""
 
     name: str
     add: str | None
 
 
 def read_pins(lines: Iterable[str]) -> dict[str, str]:
-    """Returns the pinned version of each package. Leaves out a package that is pinned to several versions."""
+    """Returns the pinned version of each package. Leaves out packages that are pinned to several versions."""
     found: dict[str, set[str]] = {}
     for line in lines:
         for pin in PIN.finditer(line.partition("#")[0]):
@@ -56,8 +52,7 @@ def find_change(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, 
 def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
-    """Returns the toolchain with the pinned versions, and with the installed versions of all other packages. Raises
-    BadPackages if the pinned versions do not work together, or if no valid name can be made of them."""
+    """Returns the toolchain with the pinned versions. Raises BadPackages if they do not work together."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
     if all(installed.get(package) == version for package, version in wanted.items()):

@@ -1,8 +1,5 @@
-"""Finds toolchains by name. A toolchain is a set of versions of the tile compiler's packages. Tilewatch's own
-environment is a toolchain too.
-
-The toolchain NAME is the folder `NAME` below a root. Its `requirements.txt` lists packages with versions and hashes,
-and Python imports the packages from its folder `site`."""
+"""Finds toolchains by name. A toolchain is a set of versions of the tile compiler's packages. Its folder holds the
+installed packages in `site` and their hashes in `requirements.txt`. Tilewatch's own environment is a toolchain too."""
 
 import contextlib
 import hashlib
@@ -29,11 +26,11 @@ REQUIREMENT = re.compile(
 
 
 class UnknownToolchain(ExpectedError):
-    """Raised if no toolchain has this name here. The message lists the toolchains that exist."""
+    """Raised if no toolchain has this name here."""
 
 
 class Package(NamedTuple):
-    """A package of a toolchain in one version. `sha256` is the hash of its wheel, or None for an unknown hash."""
+    """A package of a toolchain in one version. `sha256` is the hash of its wheel, or None if it is unknown."""
 
     package: str
     version: str
@@ -42,8 +39,7 @@ class Package(NamedTuple):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A named set of the packages that compile, each in one version. Python imports the packages from `folder`.
-    `folder` is None for Tilewatch's own environment."""
+    """A named set of versions of the compiler's packages. `folder` is None for Tilewatch's own environment."""
 
     name: str
     folder: Path | None
@@ -51,17 +47,17 @@ class Toolchain:
 
     @property
     def is_installed(self) -> bool:
-        """Returns whether the toolchain can compile here. A toolchain of a report made elsewhere may not be here."""
+        """Returns whether this machine has the toolchain. A report may name a toolchain of another machine."""
         return self.folder is None or bool(self.packages)
 
 
 def is_name(text: str) -> bool:
-    """Returns whether a toolchain in a folder of its own may have this name."""
+    """Returns whether a new toolchain may have this name."""
     return NAME.fullmatch(text) is not None and text != INSTALLED and not text.endswith(PART)
 
 
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
-    """Returns the toolchains below a root, sorted by name, without Tilewatch's own and incomplete toolchains."""
+    """Returns the toolchains below a root, sorted by name, without Tilewatch's own."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
     found = []
     for each in lists:
@@ -89,16 +85,16 @@ def _read(folder: Path) -> Toolchain:
 
 
 def read_list(text: str) -> tuple[Package, ...]:
-    """Returns the packages that a requirements.txt lists. Ignores lines that have another form than a package."""
+    """Returns the packages that the text of a requirements.txt lists with hashes."""
     return tuple(Package(each["package"], each["version"], each["sha256"]) for each in REQUIREMENT.finditer(text))
 
 
 def hash_list(toolchain: Toolchain) -> str:
-    """Returns a hash of a toolchain's packages, which does not depend on the toolchain's name."""
+    """Returns a hash of a toolchain's packages. The toolchain's name does not affect it."""
     return hashlib.sha256(repr(sorted(tuple(each) for each in toolchain.packages)).encode()).hexdigest()
 
 
 def measure_disk_bytes(toolchain: Toolchain) -> int:
-    """Returns the bytes that a toolchain takes on disk, or 0 for Tilewatch's own toolchain, which has no folder."""
+    """Returns the bytes that a toolchain takes on disk, or 0 for Tilewatch's own."""
     files = toolchain.folder.parent.rglob("*") if toolchain.folder is not None else ()
     return sum(each.lstat().st_blocks * 512 for each in files)

@@ -1,4 +1,4 @@
-"""Reads the versions of all packages that affect code or times, without importing large packages."""
+"""Reads the versions of the packages that affect machine code or measured times."""
 
 import functools
 import importlib.metadata
@@ -27,8 +27,7 @@ _lent: dict[str, str] = {}
 
 @functools.cache
 def use_lent_compiler(folder: str) -> None:
-    """Makes this process take tileiras and its packages from a folder with another environment's packages. Reads the
-    packages' versions there, so it must be called before the sandbox hides the folder."""
+    """Makes this process use another environment's tileiras. Must be called before the sandbox hides the folder."""
     from cuda.tile import _compile
 
     for name in COMPILING[1:]:
@@ -41,13 +40,13 @@ def use_lent_compiler(folder: str) -> None:
 
 @functools.cache
 def compiler_version() -> str:
-    """Returns the packages that compile, with versions, in one line. If the line changes, machine code may change."""
+    """Returns the names and versions of the compiler's packages in one line."""
     installed = versions(COMPILING) | _lent
     return " ".join(f"{name.removeprefix('nvidia-')} {version}" for name, version in sorted(installed.items()))
 
 
 def describe_other_compiler(traced_with: object, wanted: str) -> str:
-    """Returns a sentence: code was traced with another compiler than `wanted`, and how to mend this."""
+    """Returns a sentence that says that code was traced with a wrong compiler, and how to mend that."""
     return (
         f"the code was traced with {str(traced_with)[:200]}, but is compiled with {wanted}: set TILEWATCH_COMPILER on "
         "every node (docs/operate/settings.md), and install the same cuda-tile in the environment that records"
@@ -55,8 +54,7 @@ def describe_other_compiler(traced_with: object, wanted: str) -> str:
 
 
 def read_compilers(lines: Collection[str]) -> dict[str, str]:
-    """Returns the versions by package name in lines of `compiler_version`. Ignores words after the versions. If the
-    lines differ in a package, returns all versions of the package, separated by commas."""
+    """Returns the versions in lines of `compiler_version`, by package. Several versions are joined by commas."""
     found: dict[str, set[str]] = {}
     for line in lines:
         words = line.split()
@@ -68,7 +66,7 @@ def read_compilers(lines: Collection[str]) -> dict[str, str]:
 
 
 def measuring_versions(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
-    """Returns the versions, by name, that may change a measured time although the commit does not change."""
+    """Returns the versions, by name, of all software that may change a measured time."""
     return {
         **versions(COMPILING),
         **versions(MEASURING),

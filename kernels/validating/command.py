@@ -1,4 +1,4 @@
-"""Runs `tilewatch validate`, which finds mistakes in library files and watch files before a GPU is used."""
+"""Runs `tilewatch validate`, which finds mistakes in watch files without a GPU."""
 
 from pathlib import Path
 from typing import Annotated
@@ -72,8 +72,7 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """Returns the watched folder of the nearest pyproject.toml, in this folder or above, or else `watched_folder()`.
-    Raises NotOneFolder if this would be Tilewatch's own library, and the current folder is of another repository."""
+    """Returns the folder that the nearest pyproject.toml watches, or the default. Raises NotOneFolder without both."""
     from tilewatch.kernels import project_settings
     from tilewatch.kernels.library import FOLDER, watched_folder
 

@@ -1,4 +1,4 @@
-"""Runs in a child process to list mistakes of library files and watch files that are found without a compiler."""
+"""Lists mistakes in library files and watch files without a compiler, in a child process."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,7 @@ _FILE = re.compile(r"[\w.-]+\.py\b")
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `findings`, and `plans`: a few configs to compile for each kernel without a mistake. The request's
-    `files` are names in the folder; [] means all. If its `is_first` is true, adds findings that belong to no file."""
+    """Returns mistakes in the requested files, and a few configs to compile for each kernel without a mistake."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
         failures = [str(each) for each in list_failures(library, arch)]
@@ -38,6 +37,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     for file in files or ([] if entries or findings else [str(library)]):
         if file not in declared | named:
             findings.append(_make_finding(file, None, f"{Path(file).name} declares no operator"))
+    # A mistake that belongs to no file has the folder as its file.
     wanted = [*files, *([str(library)] if request.get("is_first") else [])]
     return {"findings": [each for each in findings if not files or each["file"] in wanted], "plans": plans}
 
@@ -50,7 +50,7 @@ def _some_file_loads(library: Path, arch: str) -> bool:
 
 
 def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns a kernel's mistakes as sentences, and configs to compile if there are none: one problem per code."""
+    """Returns a kernel's mistakes as sentences and, if there are none, configs to compile."""
     found: list[str] = []
     plans = []
     try:
@@ -84,7 +84,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]
 
 
 def _list_idle_hints(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each hint that has several values, none of which changes the code of any config."""
+    """Yields a sentence for each hint whose values make no difference to the code."""
     for hint in HINTS:
         values: dict[str, list[Any]] = {}
         keys: dict[str, set[str]] = {}
@@ -109,7 +109,7 @@ def _list_wrong_results(entry: LibraryOperator, problem: Problem) -> tuple[str, 
 
 
 def _list_unrepeatable(entry: LibraryOperator, problem: Problem) -> Iterator[str]:
-    """Yields a sentence if a launch gets an array that the measuring process cannot make to repeat the launch."""
+    """Yields a sentence if the measuring process cannot make an array that a launch needs."""
     for each in entry.trace(problem).arrays if not entry.kernel.not_apart else ():
         if each.dtype not in ITEM_BYTES or 0 in each.shape:
             yield (
@@ -120,6 +120,6 @@ def _list_unrepeatable(entry: LibraryOperator, problem: Problem) -> Iterator[str
 
 
 def _make_finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:
-    """Returns a finding's `file`, `line` and `sentence`. A file and a line that the sentence names have priority."""
+    """Returns a finding as a dict. A file or line that the sentence names has priority."""
     named, at = _FILE.search(sentence), _LINE.search(sentence)
     return {"file": named[0] if named else file, "line": int(at[1]) if at else line, "sentence": sentence}

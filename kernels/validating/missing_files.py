@@ -1,4 +1,4 @@
-"""Finds files that a library folder needs but its commit lacks: packages in submodules, and files in Git LFS."""
+"""Finds files in submodules and Git LFS that a library folder needs. Nightlies lack them."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ MOST_BYTES = 1 << 24
 
 
 def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]:
-    """Yields a mistake for each import of a package in a submodule, and for each Git LFS pointer in the folder."""
+    """Yields a mistake for each import from a submodule, and for each Git LFS pointer in the folder."""
     submodules = outside_files.list_submodules(library)
     for path in sorted(library.glob("*.py")) if submodules else ():
         if not files or path.name in files:

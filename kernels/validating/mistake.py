@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mistake:
-    """Says in a sentence what is wrong and what was expected. `line` is None if the mistake is not in a single line."""
+    """A mistake in a file, as a sentence. `line` is None if the mistake is not in a single line."""
 
     file: str
     line: int | None

@@ -1,4 +1,4 @@
-"""Validates a library folder before a GPU is used: loads its files, traces launches and compiles configs."""
+"""Validates a library folder without a GPU: loads its files, traces launches and compiles configs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -21,7 +21,7 @@ LONGEST_WALL = 20
 
 @dataclass(frozen=True)
 class Validated:
-    """Holds the mistakes of a library folder, and the number of operators that compiled."""
+    """The mistakes in a library folder, and the number of operators that compiled."""
 
     findings: tuple[Mistake, ...]
     operators: int
@@ -36,8 +36,7 @@ def validate_library(
     limit_s: float = LIMIT_S,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Validated:
-    """Returns the mistakes in these files of a folder, or in all files if `files` is empty. Calls `on_step` with the
-    name of each step. A compilation may take `limit_s` CPU seconds. Raises LibraryError if the folder has no files."""
+    """Validates files of a folder, or all files if `files` is empty. A compilation may take `limit_s` CPU seconds."""
     names = sorted(files or (each.name for each in library.glob("*.py") if not each.name.startswith("_")))
     findings: list[Mistake] = []
     plans = []
@@ -62,7 +61,7 @@ def _compile(
     limit_s: float,
     on_step: Callable[[str], None],
 ) -> Iterator[tuple[str, Mistake]]:
-    """Compiles configs of each plan until one compiles. If none compiles, yields the operator's name and a mistake."""
+    """Yields a name and a mistake for each operator that compiles with none of its configs."""
     with Compiler(store_url, limit_s=limit_s, wall_limit_s=LONGEST_WALL * limit_s) as compiler:
         for plan in plans:
             on_step(f"{plan['file']}: compiling {plan['kernel']} on {plan['problem']} for {plan['arch']}")
