@@ -1,12 +1,12 @@
-"""Decides whether a visitor may browse, or also act. Nobody acts without a name.
+"""Decides whether a visitor may see pages, and whether the visitor may also act. Actions need a name.
 
 Sign-in is OpenID Connect through Streamlit if its secrets have an [auth] section (docs/use/dashboard.md). There are
 three settings, in the environment or in the secrets:
 
-    TILEWATCH_TRIAGERS   the addresses of triagers, separated by commas; "*@example.org" names a domain
+    TILEWATCH_TRIAGERS   the addresses of people who may act, separated by commas; "*@example.org" names a domain
     TILEWATCH_ANONYMOUS  the right of visitors who did not sign in: "nothing", "browse" or "act". The default is
                          "browse" if no sign-in is configured, else "nothing".
-    TILEWATCH_TRUST_ADDRESSES  "1" if the provider verifies every address but does not say so
+    TILEWATCH_TRUST_ADDRESSES  "1" accepts an address if the provider sends no claim `email_verified`
 """
 
 import os
@@ -53,7 +53,7 @@ def read_rules(sign_in: bool, anonymous: str, triagers: str) -> Rules:
 
 
 def decide_rights(rules: Rules, email: str | None, claimed: str) -> Rights:
-    """Returns a visitor's rights. `email` is None without sign-in. `claimed` is a typed name."""
+    """Returns a visitor's rights. `email` is None without sign-in. `claimed` is the name that the visitor typed."""
     if email is not None:
         may = is_triager(email, rules.triagers)
         return Rights(True, may, email, "" if may else f"{email} is not one of the triagers (see TILEWATCH_TRIAGERS).")
@@ -72,7 +72,7 @@ def is_triager(email: str, triagers: Sequence[str]) -> bool:
 
 
 def find_rights(claimed: str = "") -> Rights:
-    """Returns the rights of this page's visitor. `claimed` is a typed name."""
+    """Returns the rights of this page's visitor. `claimed` is the name that the visitor typed."""
     return decide_rights(find_rules(), _signed_in(), claimed)
 
 
@@ -88,7 +88,7 @@ def _signed_in() -> str | None:
 
 
 def find_address(claims: Mapping[str, Any], trusts_silence: bool) -> str | None:
-    """Returns the visitor's verified address, else None. If the provider is silent, `trusts_silence` decides."""
+    """Returns the verified address, else None. `trusts_silence` accepts claims without `email_verified`."""
     verified = claims.get("email_verified", trusts_silence)
     # Some providers send the text "true".
     return str(claims["email"]) if str(verified).lower() == "true" and claims.get("email") else None

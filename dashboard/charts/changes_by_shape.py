@@ -34,7 +34,7 @@ BY = ("kernel", "problem")
 
 
 def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> go.Figure:
-    """Draws each problem as a point at its N and M, coloured by the median change."""
+    """Draws a point per problem at its N and M, coloured by the median change over all GPU models."""
     rows = sorted(_records(pairs, "problem", "gpu_name"), key=itemgetter("problem"))
     problems = [_problem(name, list(group)) for name, group in groupby(rows, itemgetter("problem"))]
     m, n, k, claimed, labels, hints = zip(*problems, strict=True)
@@ -79,7 +79,7 @@ def shape_map(pairs: pd.DataFrame, label: str = differences.CHANGE_OF_TIME) -> g
 
 
 def _records(pairs: pd.DataFrame, *columns: str) -> list[Row]:
-    """Returns the rows that have a change, as dicts."""
+    """Returns a dict for each row with a known change."""
     rows: list[Row] = pairs[[*columns, "change", "finding"]].dropna(subset="change").to_dict("records")
     return rows
 
@@ -120,7 +120,7 @@ def _shape(problem: str) -> tuple[int, int, int] | None:
 
 
 def _problem(name: str, group: Sequence[Row]) -> tuple[int, int, int, float, str, str]:
-    """Returns a problem's M, N and K, its change for the colour, its label and its hover text."""
+    """Returns a problem's M, N and K, the relative change that sets its colour, its label and its hover text."""
     shape = _shape(name)
     assert shape, "else it has no place"
     lines = [

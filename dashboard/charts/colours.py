@@ -1,7 +1,6 @@
-"""Defines the colours, each of which has one meaning on every page.
+"""Defines the colours. On every page, a colour means the same implementation or the same outcome.
 
-A colour belongs to an implementation or an outcome, never to a place in an order. Good is teal and bad is orange-red,
-because people with common colour blindness can distinguish these.
+Good is teal and bad is orange-red, because people with common colour blindness can distinguish these.
 """
 
 import zlib

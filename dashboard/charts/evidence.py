@@ -22,7 +22,7 @@ TFLOP_GB = 1e3
 
 
 def samples(sampled: Sequence[SamplesRow]) -> go.Figure:
-    """Draws the times of every implementation by round. Crosses are times of a throttled GPU."""
+    """Draws each implementation's times by sample number. Crosses are times of a throttled GPU."""
     figure = go.Figure()
     for row in sampled:
         figure.add_scatter(

@@ -60,7 +60,7 @@ class Scale:
 def ratio_table(
     series: pd.DataFrame, address: Address | None = None, sparks: Sparks = NO_SPARKS, scale: "Scale | None" = None
 ) -> str:
-    """Returns an HTML table with a cell for each series, by default with its ratio to the main baseline."""
+    """Returns an HTML table with one cell per series, which by default shows the ratio to the baseline."""
     scale = scale or RATIO
     models = _models(series)
     width = f'style="width:{100 / max(len(models), 1):.1f}%"'
@@ -81,7 +81,7 @@ def ratio_table(
 
 
 def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) -> dict[str, str]:
-    """Maps each group of the Overview to the HTML of its table."""
+    """Returns a dict from each heading on the Overview to the HTML of the table under the heading."""
     pairs = pairs[pairs["ratio"].notna()]
     groups = [
         scores.find_group(kernel, baseline) for kernel, baseline in zip(pairs["kernel"], pairs["baseline"], strict=True)
@@ -94,7 +94,7 @@ def draw_groups(pairs: pd.DataFrame, address: Address | None, sparks: Sparks) ->
 
 
 def index_sparks(recent: pd.DataFrame) -> Sparks:
-    """Returns the newest ratios of each series by kernel, problem, GPU model and origin."""
+    """Maps (kernel, problem, GPU model, origin) to the newest ratios of that series."""
     keys = zip(recent["kernel"], recent["problem"], recent["gpu_model"], recent["origin"], strict=True)
     return dict(zip(keys, recent["ratios"], strict=True))
 
@@ -108,7 +108,7 @@ class KernelRows:
 
 
 def _worst_first(series: pd.DataFrame, scale: Scale) -> list[KernelRows]:
-    """Returns the kernels, the worst first: kernels that became slower, then kernels with low ratios."""
+    """Returns the rows by kernel. Kernels that became slower come first, then kernels with low ratios."""
     kernels: dict[str, dict[str, dict[str, Row]]] = {}
     for row in series.to_dict("records"):
         kernels.setdefault(row["kernel"], {}).setdefault(row["problem"], {})[row["gpu_model"]] = row
@@ -138,7 +138,7 @@ def _write_kernel(
     *,
     is_open: bool,
 ) -> str:
-    """Returns a kernel's rows as HTML, folded if they are many and none became slower."""
+    """Returns a kernel's table rows as HTML. Several rows are hidden if none shows a slowdown."""
     several = len(operator.problems) > 1
     is_open = is_open or not several or any(row["finding"] == differences.SLOWER for row in _cells(operator))
     folded = "" if is_open else " hidden"
@@ -165,7 +165,7 @@ def _write_name(name: str) -> str:
 
 
 def _range(rows: Sequence[Row | None], scale: Scale) -> str:
-    """Returns the cell that sums up a kernel on a GPU model."""
+    """Returns an HTML cell with a kernel's lowest and highest value on one GPU model."""
     there = [row for row in rows if row is not None and not pd.isna(row[scale.column])]
     if not there:
         return "<td></td>"
@@ -179,7 +179,7 @@ def _range(rows: Sequence[Row | None], scale: Scale) -> str:
 
 
 def _name_baselines(rows: Sequence[Row], scale: Scale) -> list[str]:
-    """Returns a list with one text such as "A or B"; an empty list if DeepGEMM is the only baseline."""
+    """Returns the baselines' names as one text, e.g. ["A or B"]; an empty list for DeepGEMM alone."""
     baselines = {row["baseline"] for row in rows} if scale.column == RATIO.column else set()
     return [escape(" or ".join(sorted(map(label_baseline, baselines))))] if baselines - {DEEPGEMM} else []
 

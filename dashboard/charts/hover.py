@@ -59,7 +59,7 @@ def _write_change(row: Mapping[Any, Any], *, other_gpu: bool) -> str:
 
 
 def _split(row: Mapping[Any, Any]) -> list[str]:
-    """Returns a line on how the kernel's and the baseline's times changed; empty without a common baseline."""
+    """Returns a list with a text on the kernel's and the baseline's change of time; [] if the baseline changed."""
     if pd.isna(row["ratio"]) or pd.isna(row["ratio_before"]) or row["baseline"] != row["baseline_before"]:
         return []
     now, before = row["ratio"] * row["median_us"], row["ratio_before"] * row["median_us_before"]
@@ -68,7 +68,7 @@ def _split(row: Mapping[Any, Any]) -> list[str]:
 
 
 def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[np.object_]]:
-    """Returns Plotly's hover template for one implementation, and the data that each point adds to it."""
+    """Returns Plotly's `hovertemplate` and `customdata` for the points of one implementation."""
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
     ratio, timed = metric.key == "ratio", metric.key != "time_us"
@@ -102,7 +102,7 @@ _OF_POINTS = (
 
 
 def _shared(run_ids: list[int], parts: list[tuple[str, list[str]]]) -> tuple[str, npt.NDArray[np.object_]]:
-    """Returns a Plotly template with the text that all points share, and the other texts of each point."""
+    """Returns Plotly's `hovertemplate` with the texts that all points share, and `customdata` with the others."""
     template = ""
     columns: list[list[Any]] = [run_ids]
     for before, words in parts:
@@ -132,7 +132,7 @@ def _ratio(row: Mapping[Any, Any]) -> str:
 
 
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
-    """Returns a text for each point, written from the columns `names`."""
+    """Calls `write` with each point's values of the columns `names`, and returns the texts."""
     written: dict[tuple[Any, ...], str] = {}
     values = list(zip(*(about[name] for name in names), strict=True))
     for value in values:
@@ -142,7 +142,7 @@ def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str
 
 
 def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[str]:
-    """Returns a text for each JSON document."""
+    """Calls `write` with each JSON document, and returns the texts."""
     written = {id(document): write(document) for document in {id(each): each for each in documents}.values()}
     return [written[id(document)] for document in documents]
 

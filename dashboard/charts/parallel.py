@@ -1,4 +1,4 @@
-"""Computes a plot in which each config of a sweep is a line through its parameters, time and static facts.
+"""Computes a parallel-coordinates plot of a sweep, with one line per config.
 
 parallel.js draws the plot in 0.55 s in a browser without a GPU. Plotly took 2.1 s (2026-11; the limit is 1.0 s).
 """
@@ -68,7 +68,7 @@ def _fact(column: Sequence[float], fact: Fact) -> Axis:
 
 
 def _hint(row: dict[Any, Any], names: Sequence[str]) -> str:
-    """Returns a line's hover text: its config, its time and its static facts."""
+    """Returns a line's hover text: its config, its time and static facts such as registers."""
     config = config_text({name: row[f"param.{name}"] for name in names if not pd.isna(row[f"param.{name}"])})
     time = [] if pd.isna(row["median_us"]) else [time_text(row["median_us"])]
     facts = [

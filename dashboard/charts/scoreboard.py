@@ -92,7 +92,7 @@ def _line(line: Sequence[LinePoint]) -> str:
 
 
 def find_times(line: Sequence[LinePoint]) -> list[dt.datetime]:
-    """Returns the time at which each point of a line is drawn. Times never go back, even after a rebase."""
+    """Returns the running maximum of the points' commit times, so that the line never turns back."""
     # After a rebase, a commit may be older than its parent. A line that turns back cannot be read.
     return list(itertools.accumulate((place.at for place in line), max))
 

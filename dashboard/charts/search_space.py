@@ -1,4 +1,4 @@
-"""Compares the configs of two sweeps, and computes the cost of keeping an earlier winner."""
+"""Compares the configs of two sweeps, and computes how much slower a config is than the fastest config."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Regret:
-    """The cost of keeping a config. `slower` is 0.05 for 5 % more time than the fastest config."""
+    """How much slower a config is than the fastest config. `slower` is 0.05 for 5 % more time."""
 
     name: str
     config: str
@@ -34,7 +34,7 @@ class Regret:
 
 
 def regret(name: str, params: Mapping[str, Any], trials: pd.DataFrame, tie: Collection[int]) -> Regret:
-    """Returns how much slower the config `params` is than the fastest config."""
+    """Compares the config `params` with the fastest config. `tie` has the ids of the equally fast configs."""
     text = config_text({name: params[name] for name in parameters(trials) if name in params} or params)
     same = pd.Series(True, index=trials.index)
     for parameter in parameters(trials):

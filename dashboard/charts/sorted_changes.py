@@ -1,4 +1,4 @@
-"""Draws the changes of all series between two snapshots, such as two commits, sorted by size."""
+"""Draws the sorted changes of all series between two snapshots, such as two commits."""
 
 import pandas as pd
 import plotly.graph_objects as go

@@ -20,7 +20,7 @@ COUNTS = (
 
 
 def over_commits(counts: pd.DataFrame) -> go.Figure:
-    """Draws the share of configs with each static fact, such as spills, for each commit."""
+    """Draws, over the commits, the percentages of configs that compiled, spill registers, use TMA etc."""
     figure = go.Figure()
     commits = [short_sha(sha) for sha in counts["sha"]]
     for column, name, colour, symbol in COUNTS:

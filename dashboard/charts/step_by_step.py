@@ -18,7 +18,7 @@ GUIDES = {"tile_m": 512, "tile_n": 512, "tile_k": 512, "num_ctas": 8}
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the tuning: the fastest config of a kernel that has the parameter values `config`."""
+    """A tuning step: a kernel, and the parameter values that its configs must have in this step."""
 
     name: str
     kernel: str
@@ -72,7 +72,7 @@ def find_bar(step: Step, trials: pd.DataFrame, sweep: pd.Series) -> Bar | None:
 
 
 def tabulate(bars: Sequence[Bar]) -> pd.DataFrame:
-    """Returns a table with one row per bar. `worth` is the relative change of the time by this step."""
+    """Returns a table with one row per bar. `worth` is the change of the time since the previous step."""
     rows, before = [], None
     deepgemm = next((bar.time_us for bar in bars if bar.implementation == BASELINES[0]), None)
     for bar in bars:

@@ -53,7 +53,7 @@ def outcomes(trials: pd.DataFrame) -> go.Figure:
 
 @dataclass(frozen=True)
 class Fact:
-    """A time or static fact of each config."""
+    """A number that a heatmap can show for each config, such as its time or registers."""
 
     key: str
     label: str
@@ -77,7 +77,7 @@ Row = Mapping[Any, Any]
 
 
 def prepare(trials: pd.DataFrame, axes: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Returns the trials with their parameters in the order of the search space, and with two shares in percent."""
+    """Returns the trials with sorted parameter columns, and with the Tensor Core and TMA shares in percent."""
     params = [f"param.{name}" for name, _ in axes if f"param.{name}" in trials.columns]
     trials = trials[[*(column for column in trials.columns if column not in params), *params]]
     shares = {"tensor_core_share": ("tensor_core_mmas", "mmas"), "tma_share": ("tma_loads", "loads")}

@@ -23,13 +23,13 @@ SAFETIES = {
 
 
 def name_operators(rows: Sequence[OperatorRow]) -> list[str]:
-    """Returns a name for each row. It includes the newer toolchain only if the rows have several."""
+    """Returns each row's kernel and problem as text, with the newer toolchain if the rows have several."""
     several = len({row.head for row in rows}) > 1
     return [f"{row.kernel} {row.problem}{f', {row.head}' if several else ''}" for row in rows]
 
 
 def changes(operators: Sequence[OperatorRow]) -> go.Figure:
-    """Draws how much the times of the slowest operators changed. Crosses are the changes after re-tuning."""
+    """Draws the operators' changes of time, the worst first. Crosses are the changes with re-tuned configs."""
     timed = sorted((row for row in operators if row.frozen is not None), key=_change, reverse=True)[:AT_MOST]
     named = list(zip(map(plain_html, name_operators(timed)), timed, strict=True))
     newer = ", ".join(dict.fromkeys(row.head for row in timed))

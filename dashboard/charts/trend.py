@@ -95,7 +95,7 @@ def ring(figure: Mapping[str, Any], run_id: int | None) -> dict[str, Any]:
 
 
 def zoom(figure: Mapping[str, Any], name: str, asked: str) -> dict[str, Any]:
-    """Returns the figure zoomed to `asked` (NAME,X0,X1,Y0,Y1) if this figure has that name."""
+    """Returns the figure, zoomed to the ranges in `asked` (NAME,X0,X1,Y0,Y1) if NAME equals `name`."""
     about, *ends = asked.split(",")
     layout = {**figure["layout"], "meta": name}  # serving/zoom.js reads the name
     if about == name and len(ends) == 4 and all(NUMBER.fullmatch(end) or DATE.fullmatch(end) for end in ends):

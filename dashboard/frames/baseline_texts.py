@@ -38,7 +38,7 @@ def name_lines(points: pd.DataFrame) -> pd.Series:
 
 
 def describe_choice(params: Mapping[str, Any] | None, detail: Mapping[str, Any]) -> str:
-    """Returns the config that a baseline ran, else its settings or GPU kernels; empty if unknown."""
+    """Returns a baseline's config as text, or its settings or GPU kernels if it has no config."""
     if params is not None:
         return config_text(params)
     printed = dict(SETTING.findall(" ".join(detail.get("chose") or ())))

@@ -1,7 +1,7 @@
-"""Compares two snapshots of all series, and names the state of a night.
+"""Compares two snapshots of all series, and names the state of a nightly run.
 
-A change is relative to the earlier time, and negative means faster. Times are divided by the baseline's time if both
-snapshots used the same version of the baseline. Otherwise a faster DeepGEMM would make a kernel look slower.
+A change is relative to the earlier time, and negative means faster. Times are divided by the baseline's time, unless
+the baseline's version changed: a faster baseline would make the kernel look slower.
 """
 
 import datetime as dt
@@ -63,7 +63,7 @@ def _noise(pairs: pd.DataFrame) -> pd.Series:
 
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per series: measured here if possible, else recorded, else simulated."""
+    """Returns one row per series. Rows measured here are preferred to recordings, and recordings to simulations."""
     rank = rows["origin"].map({"measured": 2, "recorded": 1, "simulated": 0})
     order = rows.assign(rank=rank).sort_values(["rank", "measured_at"], ascending=False)
     return order.drop_duplicates(list(SERIES)).drop(columns="rank").sort_values(list(SERIES))

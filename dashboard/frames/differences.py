@@ -1,4 +1,4 @@
-"""Decides which differences between two snapshots a page may claim, so that no page contradicts the judge."""
+"""Labels the differences between two snapshots, e.g. as faster, slower or not confirmed."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ DIFFERENT = (*CLAIMS, *OPEN, NOT_CONFIRMED)
 
 
 def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
-    """Returns the pairs with their findings. A finding is faster or slower only if a verdict confirms it."""
+    """Returns the pairs with a column `finding`, which says faster or slower only for confirmed changes."""
     confirmed_at, undecided = _read_verdicts(pairs, judged)
     confirmed = confirmed_at.notna()
     rules = (
@@ -45,7 +45,7 @@ def add_findings(pairs: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Returns the pairs of two GPU models with findings from the intervals alone, because no verdict compares GPUs."""
+    """Returns a comparison of two GPU models with a column `finding`, e.g. faster or slower."""
     rules = (
         (pairs["change"].isna(), NOTHING_TO_COMPARE),
         (~pairs["apart"], NOT_APART),
@@ -58,7 +58,7 @@ def add_findings_between_gpus(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_same_code(pairs: pd.DataFrame) -> pd.Series:
-    """Returns for each row whether both winners have the same code. Their configs may differ."""
+    """Returns True for rows with unchanged machine code, or with unchanged source and compiler."""
     code, source, compiler = (
         pairs[name].notna() & (pairs[name] == pairs[f"{name}_before"])
         for name in ("code_sha256", "source_sha256", "compiler")
@@ -75,7 +75,7 @@ def count_findings(pairs: pd.DataFrame, always: Sequence[str] = (FASTER, SLOWER)
 
 
 def write_counts(pairs: pd.DataFrame, since: str) -> str:
-    """Returns words on how many series changed, with the days of the earlier commits."""
+    """Returns words such as "2 slower since a week ago (against commits of 2026-11-20), in 40 series"."""
     compared = pairs[pairs["change"].notna()]
     if compared.empty:
         return f"No series has a newer run to compare since {since}, of {len(pairs):,} series"
@@ -88,7 +88,7 @@ def write_counts(pairs: pd.DataFrame, since: str) -> str:
 
 
 def write(row: Mapping[Any, Any]) -> str:
-    """Returns a finding in words, with the commit of its verdict or the next step."""
+    """Returns a finding in words, e.g. "slower, confirmed at 1a2b3c4d00"."""
     if row["finding"] == UNDECIDED:
         return f"{UNDECIDED}: {write_plan(row['undecided'], is_recorded=row['origin'] == 'recorded')}"
     if pd.isna(row["confirmed_at"]):
@@ -97,7 +97,7 @@ def write(row: Mapping[Any, Any]) -> str:
 
 
 def write_cell(row: Mapping[Any, Any]) -> str:
-    """Returns a cell's text: the change and, if it is not confirmed, its finding or "≈"."""
+    """Returns a cell's text, e.g. "+2.0 % not confirmed", or "≈ +0.1 %" for noise."""
     change = change_text(row["change"])
     if row["finding"] in CLAIMS:
         return change
@@ -105,7 +105,7 @@ def write_cell(row: Mapping[Any, Any]) -> str:
 
 
 def _read_verdicts(pairs: pd.DataFrame, judged: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Returns two columns: the commit that confirms each pair's change, and the reason of its undecided verdict."""
+    """Returns two columns: the commit that confirms each change, and the reason why a verdict is undecided."""
     named = [*SERIES, "origin"]
     verdicts: dict[tuple[str, ...], list[tuple[int, str, str, str]]] = {}
     columns = [*named, "position", "verdict", "sha", "reason"]

@@ -38,7 +38,7 @@ CODE_DIGITS = 12
 
 
 def repeat_commands(found: Evidence) -> str:
-    """Returns shell commands that repeat a run's sweep and replay its winner beside the earlier winner."""
+    """Returns shell commands that repeat a run's sweep, and time its winner against the earlier run's winner."""
     run, before = found.run, found.before
     lines = [
         f"git checkout {run.sha}",
@@ -55,7 +55,7 @@ def repeat_commands(found: Evidence) -> str:
 def replay_command(
     kernel: str, problem: str, new: tuple[str, Mapping[str, Any] | None], old: tuple[str, Mapping[str, Any] | None]
 ) -> str:
-    """Returns the command that replays two commits, each with a config. None means the default config."""
+    """Returns the `tilewatch replay` command for two (commit, config) pairs. A config of None is the default."""
     name, metric = split_kernel(kernel)
     line = f"{shlex.join(['tilewatch', 'replay', name, problem])} --of {new[0]} --beside {old[0]}"
     if metric != "time":
@@ -108,12 +108,12 @@ def _cubins(row: ReplayRow) -> str:
 
 
 def _sides(row: ReplayRow) -> list[list[float]]:
-    """Returns the times in us of a replay's two versions, in one list if their machine code is identical."""
+    """Returns a list of times in us for the old and for the new version; a single list for identical code."""
     return [row.good_us + row.bad_us] if _is_one_code(row) else [row.good_us, row.bad_us]
 
 
 def static_facts(**cubins: CubinRow | None) -> pd.DataFrame:
-    """Returns a table of static facts with a row per fact and a column per cubin."""
+    """Returns a table of static facts, such as registers, with a row per fact and a column per cubin."""
     there = {name.replace("_", " "): cubin for name, cubin in cubins.items() if cubin is not None}
     rows = []
     for fact, label in FACT_LABELS.items():
@@ -140,7 +140,7 @@ def changed_remarks(before: CubinRow | None, after: CubinRow | None) -> pd.DataF
 
 
 def describe_boundary(detail: Mapping[str, Any]) -> str:
-    """Returns sentences on whether the commit's code ran in the process that timed it; empty if unknown."""
+    """Returns sentences on whether the commit's code ran in a separate process from the timing; empty if unknown."""
     if "library_runs_apart" not in detail:
         return ""
     kept_from = f"It was kept from {detail['sandbox']}." if "sandbox" in detail else ""
@@ -183,7 +183,7 @@ def describe_others(readings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def pair_times(found: Evidence) -> Iterator[tuple[str, SamplesRow, SamplesRow | None]]:
-    """Yields each implementation's name, its times in this run, and its times (or None) in the run before."""
+    """Yields each implementation's name, its times in the run, and its times in the earlier run or None."""
     earlier = {row.implementation: row for row in found.sampled_before}
     shown = pd.DataFrame([{**vars(row), "run_id": found.run.run_id} for row in found.sampled])
     for row, name in zip(found.sampled, name_lines(shown) if found.sampled else (), strict=True):

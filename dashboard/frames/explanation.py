@@ -34,7 +34,7 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class PairCounters:
-    """The hardware counters of the earlier run's winner and of this run's winner, by name; empty if unknown."""
+    """Hardware counters by name, for the earlier run's winner and for this run's winner; empty if unknown."""
 
     before: Mapping[str, float]
     now: Mapping[str, float]
@@ -42,7 +42,7 @@ class PairCounters:
 
 
 def read_counters(found: Evidence) -> PairCounters:
-    """Returns the counters of both winners from their newest replay, else from the two runs."""
+    """Returns the hardware counters of this run's and of the earlier run's winner, if possible from a replay."""
     if found.winner is not None and found.winner_before is not None:
         codes = (found.winner_before.code_sha256, found.winner.code_sha256)
         for replay in reversed(found.replays):
@@ -68,7 +68,7 @@ def write_counters_source(found: Evidence) -> str:
 
 
 def tabulate_counters(found: Evidence) -> pd.DataFrame:
-    """Returns a table of counters for the earlier winner, the winner and the second fastest config."""
+    """Returns a table of hardware counters for the winner, the earlier winner and the second fastest config."""
     counters, other = read_counters(found), _of_next_best(found)
     now, before = counters.now, counters.before
     rows = []
@@ -88,7 +88,7 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 
 
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms that changed the time, the main first; None if unknown or if the change is small."""
+    """Returns the reasons why the time changed, the main first; None if unknown or if the change is small."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
     change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
     if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
@@ -110,7 +110,7 @@ def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def _find_base(found: Evidence) -> CubinRow | None:
-    """Returns the earlier cubin to compare with this run's winner; None if no cubin can explain the change."""
+    """Returns the earlier cubin to compare with this run's winner; None if only the choice of config changed."""
     assert found.winner is not None
     assert found.winner_before is not None
     if found.winner.params == found.winner_before.params:
@@ -123,7 +123,7 @@ def _find_base(found: Evidence) -> CubinRow | None:
 
 
 def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
-    """Returns the mechanisms that make the winner faster than the next best config; None if it is hardly faster."""
+    """Returns the reasons why the winner is faster than the second fastest config; None if it is hardly faster."""
     winner, other = found.winner, found.next_best
     if winner is None or other is None or winner.median_us is None or other.median_us is None:
         return None
@@ -141,7 +141,7 @@ def find_advantage(found: Evidence) -> tuple[Mechanism, ...] | None:
 
 
 def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
-    """Lists points for the roofline: the problem's nominal work and, from counters, both runs' real work."""
+    """Lists the points of the roofline: the work that the problem needs, and the work that each run did."""
     counted = read_counters(found)
     if not counted.now or not found.run.flops:
         return []

@@ -1,4 +1,4 @@
-"""Computes the cost of nights in GPU minutes, and in money if TILEWATCH_GPU_HOUR_PRICE is set."""
+"""Computes the GPU minutes of nightly runs, and their price if TILEWATCH_GPU_HOUR_PRICE is set."""
 
 import os
 

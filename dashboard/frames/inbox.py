@@ -34,7 +34,7 @@ WHOSE = {
 
 @dataclass(frozen=True)
 class Item:
-    """One item that needs a person. `links` maps the words of a link to parameters of the page's address."""
+    """One item that needs a person. `links` maps a link's text to the URL parameters of the linked page."""
 
     kind: str
     title: str

@@ -59,7 +59,7 @@ def _gbps(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _own_rate(points: pd.DataFrame) -> pd.DataFrame:
-    """Returns the work per second in the watch file's unit; NaN if the file states no amount of work."""
+    """Returns the work per second, e.g. in tokens/s; NaN if the amount of work is unknown."""
     amounts = points["work"].map(lambda work: float(work[1]) if isinstance(work, list) else float("nan"))
     return _per_time(points, amounts * US_PER_S)
 
@@ -77,7 +77,7 @@ def _roofline(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _guess_share(operator: str) -> float:
-    """Returns the peak throughput relative to FP8, guessed from the types in a name; NaN if unknown."""
+    """Guesses a kernel's peak throughput, as a multiple of FP8's, from the types in `operator`; NaN if unknown."""
     # Needed only for sweeps before 2026-11-22, which stored no throughput.
     return next((share for types, share in SHARES if types.search(operator)), float("nan"))
 
@@ -99,7 +99,7 @@ def _columns(value: pd.Series, low: pd.Series, high: pd.Series) -> pd.DataFrame:
 
 
 def _fact(column: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Returns the function that reads a static fact from a trend's points."""
+    """Returns a function that reads a static fact, such as registers, from a trend's points."""
     return lambda points: _columns(points[column], points[column] * float("nan"), points[column] * float("nan"))
 
 
@@ -120,7 +120,7 @@ def _counter(name: str) -> Metric:
 
 
 def axis_title(metric: Metric, points: pd.DataFrame) -> str:
-    """Returns the axis title, with the baseline or the unit if all points share it."""
+    """Returns the axis title, which names the baseline or the unit if all points have the same."""
     if metric.key == "own":
         units = {work[0] for work in points["work"] if isinstance(work, list)}
         return f"{plain_html(units.pop())}/s (median time)" if len(units) == 1 else metric.axis

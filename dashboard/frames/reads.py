@@ -52,7 +52,7 @@ UNDECIDED_FOR = dt.timedelta(days=14)
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything stored about a run and about the run `before` it. `parts` are the problems of a weighted total."""
+    """Everything stored about a run and the earlier run. `parts` lists the problems if the time is a weighted sum."""
 
     run: evidence_queries.RunRow
     before: evidence_queries.RunRow | None
@@ -176,7 +176,7 @@ judge_score_since = _read(judge_score.read_score, HISTORY_TTL_S)
 
 @_cached(HISTORY_TTL_S)
 def compared(url: str, repository: str, at: dt.datetime, sha: str | None, until: dt.datetime) -> pd.DataFrame:
-    """Returns one row per series, with its change since `at`, or since the commit `sha` of that date."""
+    """Returns one row per series, with its change from `at` to `until`. `sha` is the commit at `at`, or None."""
     # Cached, because this takes 65 ms of CPU for 488 series (2 cores, 2026-11-23).
     pairs = changes.pair_snapshots(snapshot(url, repository, at, sha), snapshot(url, repository, until))
     return changes.one_row_per_series(differences.add_findings(pairs, judged_changes(url, repository, EVER)))

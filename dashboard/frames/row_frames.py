@@ -19,7 +19,7 @@ def to_frame(row: type, rows: Sequence[Any]) -> pd.DataFrame:
 
 
 def _column(values: list[Any]) -> list[Any] | pd.Series:
-    """Returns a column's values. Texts stay Python objects: pandas' own text type has NaN, which is true in an `if`."""
+    """Returns a column's values. Texts become a column of objects, because pandas' text type turns None into NaN."""
     known = next((value for value in values if value is not None), None)
     return pd.Series(values, dtype=object) if isinstance(known, str) else values
 

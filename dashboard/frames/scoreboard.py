@@ -1,8 +1,8 @@
 """Computes how far a repository's kernels are from DeepGEMM on each GPU model, as one score and its history.
 
-The score is the geometric mean of the newest ratios of all operators that do the same work as DeepGEMM. An earlier
-value is the newest score times the geometric mean of earlier ratio / newest ratio, over the operators measured by then.
-A new operator therefore changes no earlier value.
+The score is the geometric mean of the operators' newest ratios to DeepGEMM, if DeepGEMM does the same arithmetic.
+An earlier score is the newest score, scaled by the mean change of the operators that were already measured then.
+A new operator therefore causes no jump in the history.
 """
 
 import datetime as dt
@@ -49,7 +49,7 @@ class LinePoint:
 
 @dataclass(frozen=True)
 class GpuScore:
-    """A GPU model's score. `ahead` of its `series` operators are at least as fast as DeepGEMM."""
+    """A GPU model's score over `series` operators, of which `ahead` are at least as fast as DeepGEMM."""
 
     gpu_model: str
     gpu_name: str
@@ -66,7 +66,7 @@ class GpuScore:
 
     @property
     def week_before(self) -> LinePoint | None:
-        """Returns the newest point at least a week before the last point, else the oldest; None for a single point."""
+        """Returns the history's point about a week before its last point; None if there is only one point."""
         if len(self.line) < 2:
             return None
         due = self.line[-1].at - WEEK
@@ -74,12 +74,12 @@ class GpuScore:
 
 
 def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
-    """Returns whether a series counts in the score: DeepGEMM is its baseline and does the same arithmetic."""
+    """Returns whether the baseline is DeepGEMM and does the same arithmetic as the kernel."""
     return baseline == DEEPGEMM and kernel not in OTHER_ARITHMETIC
 
 
 def find_group(kernel: str, baseline: str) -> str:
-    """Returns the group in which the Overview shows a series."""
+    """Returns the heading under which the Overview shows a kernel with this baseline."""
     if kernel in SAMPLES:
         return TUTORIAL
     if compares_like_with_like(kernel, baseline):
@@ -112,7 +112,7 @@ def write_distance(score: GpuScore) -> str:
 
 
 def find_change(score: GpuScore) -> float:
-    """Returns the change of the score since `week_before` in hundredths."""
+    """Returns the change of the score in about a week, times 100; 0 without an earlier score."""
     return round(100 * (score.ratio - score.week_before.ratio), 1) if score.week_before else 0.0
 
 
@@ -126,7 +126,7 @@ def write_direction(score: GpuScore) -> str:
 
 
 def _read_ratios(row: Mapping[Any, Any]) -> Ratios:
-    """Returns the ratios of a series that count in the score, by the index of their commit."""
+    """Maps a commit's index (0 is the newest commit) to the series' ratio, for ratios that the score includes."""
     measured = zip(row["ages"], row["ratios"], row["baselines"], strict=True)
     return {age: ratio for age, ratio, baseline in measured if compares_like_with_like(row["kernel"], baseline)}
 
@@ -152,7 +152,7 @@ def _score(model: str, name: str, series: Sequence[tuple[str, Ratios]], commits:
 
 
 def _place(age: int, series: Sequence[Ratios], now: float, commits: pd.DataFrame) -> LinePoint:
-    """Returns the history's point at one commit, from each series' newest ratio at that time."""
+    """Returns the score at the commit with the index `age`, from each series' newest ratio at that time."""
     then = [(each[min(known)], each[min(each)]) for each in series if (known := [at for at in each if at >= age])]
     commit = commits.iloc[age]
     moved = _mean([earlier / latest for earlier, latest in then])

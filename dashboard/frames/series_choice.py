@@ -18,7 +18,7 @@ RUN, COMMIT, SUBMISSION = "run", "commit", "submission"
 
 
 def join_series(series: pd.DataFrame, spaces: pd.DataFrame) -> pd.DataFrame:
-    """Returns the series that have a run, then the series that were only compiled."""
+    """Returns the measured series, followed by the series that were only compiled."""
     columns = [*KEY, "gpu_name"]
     both = [rows[columns].assign(is_measured=rows is series) for rows in (series, spaces) if len(rows)]
     if not both:
@@ -48,7 +48,7 @@ def find_key(found: Evidence) -> Key:
 
 
 def is_drawn(key: Key, keys: Iterable[Key]) -> bool:
-    """Returns whether the chart of the series `keys` also shows the series `key`, such as a branch."""
+    """Returns whether a chart of the series `keys` shows `key`. A chart also shows the branches of its series."""
     repositories = (key[0], split_branch(key[0])[0])
     return any(each[1:] == key[1:] and each[0] in repositories for each in keys)
 
@@ -62,7 +62,7 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 
 
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
-    """Returns the name of a commit's sweep, if possible from this submission; None without a sweep."""
+    """Returns the name of a sweep of the commit, preferably from `submission`; None without a sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
     of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))

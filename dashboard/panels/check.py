@@ -1,4 +1,4 @@
-"""Shows a check of two commits: its outcome, each operator, and one operator's launches."""
+"""Shows one check, which compares two commits: its outcome, its operators, and one operator's launch times."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -28,7 +28,7 @@ def show_quarantined(quarantines: pd.DataFrame) -> None:
 
 
 def show_gpu_time(url: str) -> None:
-    """Shows the GPU time of the nights of the last 7 days."""
+    """Shows how much GPU time the nightly runs of the last 7 days took."""
     today = dt.datetime.combine(dt.datetime.now(dt.UTC), dt.time(), dt.UTC)  # the answer is kept for the whole day
     found = reads.gpu_times(url, today - dt.timedelta(days=6), today + dt.timedelta(days=1))
     if not found.empty:

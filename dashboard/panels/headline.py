@@ -1,4 +1,4 @@
-"""Shows in one sentence whether anything needs a person, and how the last nights went."""
+"""Shows in one sentence whether anything needs a person, and the state of the newest nightly runs."""
 
 import datetime as dt
 from collections.abc import Sequence

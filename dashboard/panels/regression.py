@@ -214,7 +214,7 @@ def _show_replays(measured: reads.Evidence | None) -> None:
 
 
 def around(points: pd.DataFrame, sha: str) -> pd.DataFrame:
-    """Returns the points of the commits around `sha`, else the points of the newest commits."""
+    """Returns the points of `sha` and of neighbouring commits; the newest points if `sha` has no point."""
     commits = list(dict.fromkeys(points["sha"]))
     at = commits.index(sha) if sha in commits else len(commits)
     wanted = commits[max(at - COMMITS_BEFORE, 0) : at + COMMITS_AFTER]

@@ -77,7 +77,7 @@ def find(places: Iterable[str], typed: str) -> list[str]:
 
 
 def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns links to the page Series, by the names of series, kernels, problems and GPU models."""
+    """Maps search texts, such as "kernel gemm_fp8", to links to the page Series."""
     places: dict[str, Place] = {}
     for row in series.to_dict("records"):
         kernel, problem, gpu_model = str(row["kernel"]), str(row["problem"]), str(row["gpu_model"])
@@ -96,7 +96,7 @@ def list_series_places(series: pd.DataFrame, *, several: bool) -> dict[str, Plac
 
 
 def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Place]:
-    """Returns links to the page Compare, by hash and subject of a commit."""
+    """Maps the hash and subject of each commit to a link to the page Compare."""
     return {
         _name(f"commit {short_sha(row['sha'])} {row['subject']}", row, several=several): Place(
             COMPARE, {"b": short_sha(row["sha"])} | repository.name_repository(row, several=several)
@@ -106,7 +106,7 @@ def list_commit_places(commits: pd.DataFrame, *, several: bool) -> dict[str, Pla
 
 
 def list_regression_places(regressions: pd.DataFrame) -> dict[str, Place]:
-    """Returns links to the pages of confirmed changes, by number, kernel, size, state and cause."""
+    """Maps a text about each regression or improvement to a link to the change's page."""
     return {
         f"{row['direction']} #{row['id']} {row['kernel']} {write_change(row['size'])}, {row['state']}: "
         f"{row['cause']}": Place(REGRESSIONS, {"regression": str(row["id"])})

@@ -58,7 +58,7 @@ def show_actions(url: str) -> None:
 
 
 def tabulate_actions(newest: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with one row per action, with the GPU seconds of the submitted checks."""
+    """Returns a table with one row per action: time, person, arguments, state, GPU seconds and outcome."""
     return pd.DataFrame(
         [
             {

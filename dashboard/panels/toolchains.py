@@ -141,7 +141,7 @@ def tabulate_operators(shown: Sequence[OperatorRow], heads: Sequence[str]) -> pd
 
 
 def _ladders(rows: Sequence[LadderRow]) -> None:
-    """Shows how much of each operator's loss each dependency caused."""
+    """Shows, for each slower operator, how much of the slowdown each dependency caused."""
     if rows:
         st.subheader("What took it", anchor=False)
         tables.show(tabulate_ladders(rows), key="ladders")
@@ -149,7 +149,7 @@ def _ladders(rows: Sequence[LadderRow]) -> None:
 
 
 def tabulate_ladders(rows: Sequence[LadderRow]) -> pd.DataFrame:
-    """Returns a table of each dependency's part of the loss, in % of the base's time."""
+    """Returns a table with each dependency's part of an operator's slowdown, in % of the old time."""
     table = pd.DataFrame(
         [
             {

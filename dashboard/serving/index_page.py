@@ -80,7 +80,7 @@ LOADING = '<p style="font: 1rem sans-serif; color: #6b7686; margin: 4rem" role="
 
 
 def list_routes() -> list[Route]:
-    """Returns the routes of the old addresses and, without a URL prefix, of the pages."""
+    """Returns redirects for old addresses and, if there is no URL prefix, the routes of all pages."""
     prefix = str(st.get_option("server.baseUrlPath") or "").strip("/")
     old = [Route(f"/{prefix}/{name}".replace("//", "/"), _redirect(view)) for name, view in OLD_PAGES.items()]
     if prefix:

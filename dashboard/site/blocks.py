@@ -27,7 +27,7 @@ def note(*sentences: str) -> Block:
 
 
 def table(frame: pd.DataFrame, links: Iterable[str | None] = ()) -> Block:
-    """Returns a table block. `links` are the pages to which the first cells of the rows lead."""
+    """Returns a table block. `links` has a page or None for the first cell of each row."""
     pages = list(links) or [None] * len(frame)
     rows = [
         tuple(Cell(_write(value), page if not column else None) for column, value in enumerate(row))

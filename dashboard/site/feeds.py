@@ -19,7 +19,7 @@ LETTER_PX, MARGIN_PX = 7, 12
 
 
 def write_feeds(parties: Sequence[Party], address: str, templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file name and text of each feed of the first party."""
+    """Yields (file name, text) for the Atom feed and the JSON feed of `parties[0]`."""
     items = sorted(_list_items(parties[0], address), key=lambda item: item["date_modified"], reverse=True)[:MOST_ITEMS]
     updated = items[0]["date_modified"] if items else _write_time(parties[0].made_at)
     about = {"id": _name_id("site", parties[0].name), "updated": updated, "address": address}
@@ -65,6 +65,6 @@ def _write_time(at: dt.datetime) -> str:
 
 
 def _name_id(*about: str) -> str:
-    """Returns a UUID made from these words, as a URN. The same words give the same UUID."""
+    """Returns a URN with a UUID that is a hash of the arguments."""
     digits = hashlib.sha256("\n".join(about).encode()).hexdigest()
     return f"urn:uuid:{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"

@@ -54,7 +54,7 @@ class FrontSection:
 
 
 def render(parties: Sequence[Party], templates: jinja2.Environment) -> Iterator[tuple[str, str]]:
-    """Yields the file name and HTML of each page of a site. The first party publishes the site."""
+    """Yields (file name, HTML) for each page of the site that `parties[0]` publishes."""
     known = [_name_files(party, place) for place, party in enumerate(parties)]
     fronts = [
         (party, files, [_draw_section(section, files) for section in party.sections], _write_provenance(party))
@@ -87,7 +87,7 @@ def list_scores(section: Section) -> list[GpuScore]:
 
 
 def pair_points(section: Section) -> pd.DataFrame:
-    """Returns one row per series, with its change since `section.before` and the finding."""
+    """Returns one row per series, with its change since `section.before` and a finding such as SLOWER."""
     before, after = (to_frame(snapshots.SnapshotRow, rows) for rows in (section.before, section.after))
     judged = to_frame(snapshots.JudgedChangeRow, section.judged)
     return changes.one_row_per_series(differences.add_findings(changes.pair_snapshots(before, after), judged))
@@ -136,7 +136,7 @@ def _tabulate_others(rows: Sequence[grid.Row]) -> pd.DataFrame:
 
 
 def write_sentence(section: Section) -> str:
-    """Returns a sentence on the number of open regressions, without recorded and planted regressions."""
+    """Returns a sentence on the open regressions. Deliberate examples and recordings are counted separately."""
     counted = [row for row in section.regressions if row.counted and row.direction == REGRESSION]
     waiting = [row for row in counted if row.state in OPEN_REGRESSION]
     verb = "is" if len(waiting) == 1 else "are"
@@ -144,7 +144,7 @@ def write_sentence(section: Section) -> str:
 
 
 def write_apart(rows: Sequence[RegressionRow]) -> str:
-    """Returns a sentence on recorded and planted changes; empty without such changes."""
+    """Returns a sentence that counts deliberate example changes and recorded changes; empty without such changes."""
     apart = [row for row in rows if not row.counted]
     examples = sum(is_example(row.repository) for row in apart)
     return write_uncounted(examples, len(apart) - examples)

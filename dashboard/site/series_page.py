@@ -80,7 +80,7 @@ def _list_run_blocks(found: Evidence) -> list[Block]:
 
 
 def _list_sweep_blocks(opened: Session, key: tuple[str, str, str, str]) -> list[Block]:
-    """Lists blocks about the newest sweep, preferably of the whole space; empty if no sweep has a winner."""
+    """Lists blocks about a sweep, preferably of the whole search space; empty if no sweep has a winner."""
     rows = to_frame(sweeps.SweepRow, sweeps.list_sweeps(opened, *key))
     rows = rows[rows["measure"].astype(bool)]
     whole = rows[list(map(sweep_winner.is_whole, rows["reason"], rows["space_size"], rows["axes"]))]

@@ -1,7 +1,7 @@
-"""Defines a site as data: the parties that measured, their repositories and their pages.
+"""Defines a site as data: its publishers, their repositories and their pages.
 
-One file contains all data of a site, and another site can include it. The file may come from strangers, so reading it
-checks every value.
+One file contains all data of a site, and another site can include the file. Strangers may have written the file, so
+reading checks every value.
 """
 
 import datetime as dt
@@ -35,7 +35,7 @@ class BadSite(ExpectedError):
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of a table cell, which may link to a page of the same party."""
+    """The text of a table cell, with an optional link to a page."""
 
     text: str
     page: FileName | None = None
@@ -65,7 +65,7 @@ class SitePage:
 
 @dataclass(frozen=True)
 class Section:
-    """One repository's data on the front page: its newest points, and its points a week earlier."""
+    """One repository's data on the front page: the newest measurements, and earlier measurements to compare with."""
 
     repository: str
     after: tuple[SnapshotRow, ...]
@@ -78,7 +78,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Party:
-    """Everything that one publisher shows on a site."""
+    """A publisher of a site, with the publisher's repositories and pages."""
 
     name: str
     made_at: dt.datetime

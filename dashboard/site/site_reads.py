@@ -32,7 +32,7 @@ def read_party(
     tables: Sequence[Mapping[str, Any]],
     repository: str | None,
 ) -> Party:
-    """Returns the data that a party publishes. If `repository` is None, the data is of all main lines."""
+    """Returns the data that a party publishes about `repository`; if None, about all repositories, without branches."""
     names = [repository] if repository else [each for each in series.list_repositories(opened) if not is_branch(each)]
     sections = [section for each in names if (section := read_section(opened, each, made_at)).after]
     shown = {section.repository for section in sections}
@@ -69,7 +69,7 @@ def read_party(
 
 
 def read_section(opened: Session, repository: str, until: dt.datetime, since: dt.datetime | None = None) -> Section:
-    """Returns a repository's data as of `until`, with earlier points for comparison."""
+    """Returns a repository's data as of `until`, with measurements from `since` for comparison."""
     after = snapshots.list_points_as_of(opened, repository, until, until=until)
     moves = regressions.find_last_moves(opened, until)
     earlier = since or max((row.measured_at for row in after), default=until) - WEEK

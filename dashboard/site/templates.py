@@ -21,7 +21,7 @@ def open_templates() -> jinja2.Environment:
 
 
 def insert(html: str) -> Markup:
-    """Returns HTML that templates insert unescaped. All foreign texts in it must already be escaped."""
+    """Marks HTML as safe, so that templates do not escape it. Untrusted text in the HTML must already be escaped."""
     return Markup(html)  # noqa: S704 - see above
 
 

@@ -1,4 +1,4 @@
-"""Makes the pages of toolchain reports and of exported tuned tables."""
+"""Makes the pages of toolchain reports, and of exported tables with the best config for each problem."""
 
 from collections.abc import Mapping
 from typing import Any

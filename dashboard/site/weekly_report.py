@@ -60,7 +60,7 @@ class Week:
 
 
 def read_week(session: Session, until: dt.datetime, repository: str | None = None) -> Week:
-    """Returns the data of the week before `until`. The default repository is the main watched one."""
+    """Returns the data of the week before `until`. If `repository` is None, uses the first watched repository."""
     since = until - WEEK
     if repository is None:
         repository = next(iter(series_queries.list_repositories(session)), "")
@@ -96,7 +96,7 @@ def _count_nights(session: Session, repository: str, since: dt.datetime, until: 
 def _list_worst(
     session: Session, opened: Sequence[RegressionRow], judged: Sequence[JudgedChangeRow]
 ) -> Sequence[tuple[str, str, str]]:
-    """Returns the kernel, problem and GPU model of each of the worst series."""
+    """Returns (kernel, problem, GPU model) for each of the series with the largest changes."""
     worst = sorted(opened, key=lambda row: -abs(row.size))
     listed = [row for each in worst for row in regression_queries.list_series(session, each.id)[:1]]
     largest = sorted(judged, key=lambda row: -abs(row.change or 0.0))
@@ -183,7 +183,7 @@ def _nights(week: Week) -> Iterable[Part]:
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """An order for a report on the week before `until`. A file that is None is not written."""
+    """A request for a report on the week before `until`. `html` and `png` are the files to write, or None."""
 
     html: Path | None
     png: Path | None

@@ -25,7 +25,7 @@ from tilewatch.tuned import read_tables
 
 @dataclass(frozen=True)
 class SiteOrder:
-    """An order to write a site into `folder`. `address` is its future URL. `merge` are sites to include."""
+    """A request to write a site into `folder`. `address` is its future URL. `merge` are other sites to include."""
 
     folder: Path
     name: str
@@ -37,7 +37,7 @@ class SiteOrder:
 
 
 def write_site(opened: Session, order: SiteOrder) -> str:
-    """Writes all files of a site, and returns sentences about them. Pages of an earlier site stay."""
+    """Writes all files of a site, and returns a summary. Old pages in the folder are not deleted."""
     others = [party for place in order.merge for party in site_content.read_parties(place)]
     tables = read_tables(order.tables) if order.tables else ()
     own = site_reads.read_party(opened, order.name, dt.datetime.now(dt.UTC), order.release, tables, order.repository)

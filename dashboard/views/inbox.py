@@ -80,7 +80,7 @@ def _triage(item: Item, who: str, action: str, opened: Session) -> None:
 
 
 def _replay(item: Item, who: str, opened: Session) -> str:
-    """Requests replays of the item's runs, and returns words on their number. Raises NotPossible if all are refused."""
+    """Requests replays of the item's runs, and returns a message. Raises NotPossible if every request is refused."""
     refusals = []
     for run_id in item.run_ids:
         try:

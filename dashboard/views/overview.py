@@ -64,7 +64,7 @@ def _scoreboard(url: str, name: str) -> None:
 
 
 def _series(url: str, name: str, now: dt.datetime) -> None:
-    """Shows the ratios by kind of baseline, and below them the largest changes."""
+    """Shows the tables of ratios, and below the tables the series with the largest changes."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         since_what = filters.choose("Changes since", [*PERIODS, A_COMMIT], "since")
         only = filters.toggle("Only regressions", "regressions")
@@ -102,7 +102,7 @@ def _list_regressed(url: str, name: str, since: dt.datetime, sha: str | None) ->
 def _draw_groups(
     url: str, name: str, since: dt.datetime, sha: str | None, now: dt.datetime, *, only: bool
 ) -> dict[str, str]:
-    """Returns the HTML of each group's ratios. It is cached, because 488 series take 78 ms of CPU (2026-11-23)."""
+    """Returns a dict from heading to the HTML of a table. Cached: 488 series take 78 ms of CPU (2026-11-23)."""
     pairs = reads.compared(url, name, since, sha, now + AN_HOUR)
     if only:
         pairs = changes.keep_series(pairs, _list_regressed(url, name, since, sha))
@@ -111,7 +111,7 @@ def _draw_groups(
 
 
 def _since(url: str, name: str, now: dt.datetime, picked: str) -> tuple[dt.datetime, str | None, str]:
-    """Returns the time and the commit (or None) since which the page counts changes, and words for them."""
+    """Returns the start of the comparison: its time, its commit (or None) and a text for the page."""
     if picked in PERIODS:
         return now.replace(hour=12) - dt.timedelta(days=PERIODS[picked]), None, picked
     commits = reads.commits(url, name)

@@ -81,7 +81,7 @@ def page(url: str) -> None:
 
 
 def _find_asked(url: str) -> Evidence | None:
-    """Returns the run that the address names, and adds its series to the address; None without a run."""
+    """Returns the run that the address names, or None. Adds the run's series to the address."""
     number = st.query_params.get(RUN)
     if number is None:
         return None
@@ -95,7 +95,7 @@ def _find_asked(url: str) -> Evidence | None:
 
 
 def _require_drawn(asked: Evidence | None, keys: Sequence[Key]) -> None:
-    """Raises UnknownChoice if the address names a run of another series, unless the visitor chose by hand."""
+    """Raises UnknownChoice if the chart does not show `asked`, unless the visitor has changed the series."""
     if asked is None or series_choice.is_drawn(series_choice.find_key(asked), keys):
         return
     if not address.was_picked_by_hand():
@@ -123,7 +123,7 @@ def _pick_series(url: str, everything: pd.DataFrame) -> pd.Series | None:
 
 
 def _order(rows: pd.DataFrame, column: str) -> list[str]:
-    """Returns a column's values. Values with measurements come first."""
+    """Returns the distinct values of a column. Values of measured series come first."""
     measured = filters.main_first(set(rows.loc[rows["is_measured"].astype(bool), column]))
     return [*measured, *filters.main_first(set(rows[column]) - set(measured))]
 

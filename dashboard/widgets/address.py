@@ -1,7 +1,7 @@
-"""Keeps the choices on a page in its address: the key of a widget is its query parameter.
+"""Stores the choices on a page in its address. A widget's key is also its query parameter.
 
-Streamlit's own binding is not used (1.67, 2026-11-28). It fails or loses the parameter after a link to a page with the
-same key. It also removes defaults from the address, so that a saved link changes when a default changes.
+Streamlit's own binding is not used (1.67, 2026-11-28). It fails after a link to a page with a widget of the same key.
+It also removes default values from the address, so that a saved link changes when a default changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -13,7 +13,7 @@ from tilewatch.db.session import DatabaseUnreachable, address
 
 @contextmanager
 def show_errors() -> Iterator[None]:
-    """Shows a sentence for an expected error in the `with` block. Fragments need their own block."""
+    """Shows a sentence if the `with` block raises an expected error. A Streamlit fragment needs its own block."""
     try:
         yield
     except UnknownChoice as error:

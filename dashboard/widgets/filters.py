@@ -77,7 +77,7 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 
 def pick_commit(rows: pd.DataFrame, label: str, key: str, *first: str) -> str:
-    """Shows a select box and returns a commit's short hash or one of the entries `first`."""
+    """Shows a select box with the options `first` and the commits. Returns the chosen option or short hash."""
     names = dict(zip(first, first, strict=True))
     names |= {short_sha(row.sha): f"{short_sha(row.sha)} {row.subject}" for row in rows.itertuples()}
     return pick(label, list(names), key, names=names)
@@ -145,7 +145,7 @@ def _read_span(given: list[str], stops: Sequence[str]) -> tuple[str, str]:
 
 
 def _lengthen(given: list[str], options: Sequence[str]) -> list[str]:
-    """Returns the address's values. A short value, such as "#2", becomes the option that begins with it."""
+    """Returns `given` with each shortened value, such as "#2", replaced by the option that begins with it."""
     return [
         value if value in options else next((option for option in options if _is_short_for(value, option)), value)
         for value in given

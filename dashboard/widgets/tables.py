@@ -58,7 +58,7 @@ def show_in_expander(
 
 @contextmanager
 def open_expander(title: str, key: str) -> Iterator[bool]:
-    """Shows an expander and yields whether it is open. The address stores this under `key`."""
+    """Shows an expander and yields whether it is open. `key` is the parameter in the address."""
     opened = st.expander(title, key=key, on_change=address.restore(key, address.is_yes))
     with opened:
         yield bool(opened.open)

@@ -52,7 +52,7 @@ def why_missing(other: CubinRow, winner: CubinRow, origin: str) -> str:
 
 
 def show_changes(diff: CodeDiffRow, name: str) -> None:
-    """Shows the changed source lines and the instructions that differ. `name` is for the cubin on the left."""
+    """Shows the changed source lines and the instructions that differ. `name` labels the cubin on the left."""
     left, right = (name, THIS_RUN) if name == BEFORE else (name, "winner")
     changes = tabulate_changes(diff)
     if len(changes):

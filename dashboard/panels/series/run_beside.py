@@ -57,7 +57,7 @@ def show_change(found: Evidence) -> None:
 
 
 def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
-    """Shows a command for the diff from `base_sha` to `head_sha`, and a link to the page of the last commit."""
+    """Shows a Git command for the diff from `base_sha` to `head_sha`, and a link to the commit `head_sha`."""
     head = short_sha(head_sha)
     show = f"git show {head}" if base_sha is None else f"git log --patch {short_sha(base_sha)}..{head}"
     st.markdown(plain_code(show))  # the script of st.code comes late, and moved what stands below (2026-11-28)
@@ -66,7 +66,7 @@ def show_diff(repository: str, base_sha: str | None, head_sha: str) -> None:
 
 
 def show_repeat(found: Evidence) -> None:
-    """Shows the commands that measure a run again and replay its winner beside the earlier winner."""
+    """Shows commands that repeat a run's sweep, and time its winner against the earlier run's winner."""
     st.subheader("Repeat it", anchor=False)
     st.caption(f"On a machine with this GPU model, {plain(found.run.gpu_name)}, in a clone of the repository:")
     st.code(evidence.repeat_commands(found), language="bash", wrap_lines=True)

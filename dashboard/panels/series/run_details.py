@@ -18,7 +18,7 @@ from tilewatch.text import change_text, count_text, plain, plain_code, short_sha
 
 
 def show(found: Evidence) -> None:
-    """Shows the details of a run. For a weighted total, shows the problems that it adds up."""
+    """Shows the details of a run, such as its samples, replays, winner and clocks."""
     st.subheader("What was measured, and what changed" if found.before else "What was measured", anchor=False)
     _measurements(found)
     left, right = st.columns(2, gap="medium")
@@ -176,7 +176,7 @@ def _parts(parts: Sequence[PartRow]) -> None:
 
 
 def tabulate_parts(parts: Sequence[PartRow]) -> pd.DataFrame:
-    """Returns a table of a total's problems, with each time multiplied by the number of uses."""
+    """Returns a table of a weighted total's problems, with each time multiplied by its weight."""
     times_us = [part.weight * part.median_us for part in parts]
     return pd.DataFrame(
         {

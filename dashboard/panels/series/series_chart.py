@@ -88,7 +88,7 @@ def show_table(url: str, key: Key, others: Mapping[str, Key], view: ChartView) -
 
 
 def _pick(about: Mapping[str, str], point: Mapping[str, Any]) -> None:
-    """Selects the run of a clicked point and its series, because a branch has its own series."""
+    """Selects the run of a clicked point. `about` has the address parameters of the run's series."""
     if point.get("customdata"):
         address.pick({**about, RUN: str(point["customdata"][hover.RUN])}, instead_of=(COMMIT, SUBMISSION))
 
@@ -120,7 +120,7 @@ def _draw_few(url: str, chosen: Mapping[str, Key], view: ChartView) -> trend.Dra
 
 
 def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Returns the points of the shown commits, and the points of each branch."""
+    """Returns the points of the shown commits, and a dict from branch name to points."""
     points = reads.points(url, *key, static_facts=view.metric.static)
     first, last = view.span
     shas = list(dict.fromkeys(points["sha"]))[first : last + 1]
@@ -130,14 +130,14 @@ def _read_view(url: str, key: Key, view: ChartView) -> tuple[pd.DataFrame, dict[
 
 
 def _read_branches(url: str, key: Key, *, static_facts: bool) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields the names and the kernel's points of the newest branches that measured this series."""
+    """Yields (name, kernel's points) for each of the newest branches that measured this series."""
     for repository_name in reads.branches(url, *key, limit=MOST_BRANCHES):
         points = reads.points(url, repository_name, *key[1:], static_facts=static_facts)
         yield str(split_branch(repository_name)[1]), points[points["role"] == "kernel"].reset_index(drop=True)
 
 
 def _beside(line: pd.DataFrame, points: pd.DataFrame, in_view: pd.DataFrame) -> pd.DataFrame:
-    """Returns a branch's points from the same part of the history as the shown commits."""
+    """Returns the branch's points that lie between the first and the last shown commit."""
     first, last = in_view["position"].min(), in_view["position"].max()
     # A view up to the newest commit also shows the later points of the branch.
     until = math.inf if last == points["position"].max() else last
@@ -155,7 +155,7 @@ def _list_points(url: str, key: Key, others: Mapping[str, Key], view: ChartView)
 
 
 def list_meanings(points: pd.DataFrame, lines: list[marks.Mark]) -> list[str]:
-    """Returns the parts of the caption, which explain the lines and points of the chart."""
+    """Returns a caption text for each kind of line and point in the chart."""
     dense = points.groupby("implementation").size().max() > trend_lines.PLAIN
     words = [
         "Lines are medians in a band of their 95 % intervals"

@@ -1,6 +1,6 @@
-"""Shows one sweep: its outcomes, fast configs, earlier configs and static facts.
+"""Shows one sweep: its outcomes, fastest configs, previously chosen configs and static facts.
 
-The content updates itself until the sweep has ended. Its widgets have keys, so that an update keeps the choices.
+The page refreshes until the sweep has ended. Widgets have keys, so that a refresh keeps the visitor's choices.
 """
 
 import datetime as dt
@@ -70,7 +70,7 @@ def group_failures(failed: pd.DataFrame) -> pd.DataFrame:
 
 
 def show_regrets(url: str, trials: pd.DataFrame, sweep: pd.Series, tie: set[int]) -> None:
-    """Shows how much slower than the fastest some configs are, such as earlier winners."""
+    """Shows how much slower the library's default config and earlier winners are than the fastest config."""
     if trials["median_us"].isna().all():
         return
     rows = [search_space.regret(name, params, trials, tie) for name, params in _chosen_before(url, sweep)]
@@ -180,7 +180,7 @@ def common_text(fastest: pd.DataFrame, axes: Sequence[str]) -> str:
 
 
 def _ranges(trials: pd.DataFrame) -> None:
-    """Shows the ranges of the static facts of a sweep that was not measured."""
+    """Shows the ranges of static facts, such as registers, for a sweep that was compiled but not measured."""
     st.subheader("Static facts", anchor=False)
     compiled = trials.dropna(subset="registers")
     if compiled.empty:

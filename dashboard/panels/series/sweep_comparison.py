@@ -77,7 +77,7 @@ def _drift(winners: list[tuple[str, int]], before: pd.DataFrame, after: pd.DataF
 
 
 def _rank(trials: pd.DataFrame, config_id: int, absent: str) -> str:
-    """Returns words such as "3 of 48, +1.2 %" on a config's time; its outcome if it has no time."""
+    """Returns a config's rank and slowdown, e.g. "3 of 48, +1.2 %"; its outcome if it has no time."""
     rank = search_space.rank(trials, config_id)
     own = trials[trials["config_id"] == config_id]
     if rank is None:

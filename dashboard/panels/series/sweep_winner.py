@@ -39,7 +39,7 @@ def show(trials: pd.DataFrame, measured: pd.DataFrame, sweep: pd.Series, tie: se
 
 
 def show_checklist(detail: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
-    """Shows a run's checklist of the optimisation guide, or nothing if the run has no checklist."""
+    """Shows which rules of the optimisation guide the winner follows; nothing without a stored checklist."""
     lines = read_checklist(detail)
     if not lines:
         return
@@ -64,7 +64,7 @@ def read_checklist(detail: Mapping[str, Any]) -> list[Mapping[str, str]]:
 
 
 def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapping[str, str]] = ()) -> pd.DataFrame:
-    """Returns a table of checklist lines. Lines that are not kept come first."""
+    """Returns a table of checklist rules. Rules that the winner does not follow come first."""
     answers = {line["item"]: line["answer"] for line in before}
     rows = []
     for line in sorted(
@@ -81,7 +81,7 @@ def tabulate_checklist(lines: Sequence[Mapping[str, str]], before: Sequence[Mapp
 
 
 def count_kept(lines: Sequence[Mapping[str, str]]) -> str:
-    """Returns how many checklist lines are kept, e.g. "11 of 13 lines kept"."""
+    """Returns the number of checklist rules that the winner follows, e.g. "11 of 13 lines kept"."""
     answers = [line["answer"] for line in lines if line["answer"] in ("yes", "no")]
     return f"{answers.count('yes')} of {len(answers)} lines kept"
 
@@ -101,7 +101,7 @@ def headline(winner: Mapping[Any, Any] | pd.Series) -> str:
 def list_reasons(
     trials: pd.DataFrame, winner: Mapping[Any, Any] | pd.Series, ships: Mapping[str, Any] | None, tie: set[int]
 ) -> list[str]:
-    """Returns sentences that compare the winner with the second fastest and the shipped config."""
+    """Returns sentences that compare the winner with the second fastest config and the default config `ships`."""
     timed = trials.dropna(subset="median_us").sort_values("median_us")
     others = timed[timed["config_id"] != winner["config_id"]]
     sentences = [f"{count_text(len(timed), 'config')} of {len(trials):,} gave a right answer and a time."]
