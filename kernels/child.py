@@ -1,4 +1,4 @@
-"""The main program of child processes: answers requests, one line of JSON each."""
+"""The main program of child processes. Each request and each answer is one line of JSON."""
 
 import contextlib
 import importlib

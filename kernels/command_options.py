@@ -12,7 +12,7 @@ ARCHITECTURE = re.compile(r"sm_(8|9|1[0-9])[0-9]")
 
 
 def parse_share(text: str, option: str = "--fail-over") -> float:
-    """Returns the share in an option: 0.02 for "2%". Raises BadParameter if the % is missing."""
+    """Returns an option's percentage as a fraction: 0.02 for "2%". Raises BadParameter for any other text."""
     number, sign, rest = text.partition("%")
     try:
         share = float(number) / 100 if sign and not rest.strip() else -1.0
@@ -58,7 +58,7 @@ def require_arch(arch: str) -> str:
 
 
 def split_archs(archs: str) -> str:
-    """Returns the text, which lists architectures. Raises BadParameter if cuTile does not know one of them."""
+    """Returns comma-separated architectures unchanged. Raises BadParameter if cuTile does not know one of them."""
     for each in archs.split(","):
         require_arch(each)
     return archs

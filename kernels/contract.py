@@ -1,4 +1,4 @@
-"""Defines the values with which a library file describes its kernels."""
+"""Defines the classes with which a library file describes its kernels."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ space of 400,000 had not ended after 5 minutes (2026-11-21)."""
 
 
 class BadProblem(ExpectedError, ValueError):
-    """Raised if a text does not name a problem of this kernel."""
+    """Raised if a problem's name is wrong, or if the kernel does not support the problem."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Space:
 
 @dataclass(frozen=True)
 class ShortList:
-    """The configs that every night times, and the measurements from which they were chosen."""
+    """Says which configs each nightly sweep times, and from which measurements these configs were chosen."""
 
     has: Callable[[Config], bool]
     compiler: str
@@ -94,7 +94,7 @@ class Kernel:
     """A kernel of a library file, with everything that a sweep of its configs needs.
 
     entry      the `cuda.tile.kernel`. Its `scalars`, `constants` and `arrays` may be mixed; each kind is in order
-    problems   the problems on which the kernel is watched
+    problems   the input sizes on which the kernel is swept
     parse      text -> the Problem that the text names; raises BadProblem if there is none
     space      architecture ("sm_90") -> Space
     arrays     Problem -> the array parameters
@@ -105,16 +105,16 @@ class Kernel:
     tolerance  Problem -> largest accepted |out - reference| as a share of the largest |reference|
     flops      Problem -> floating-point operations
     bytes      Problem -> fewest bytes moved through device memory
-    baselines  names of libraries' kernels that solve the same problem, the main one first
+    baselines  names of other libraries' kernels that solve the same problem, the main one first
     nightly    whether the nightly suite sweeps the kernel; if not, it is only swept on request
     given      Problem -> the values of the inputs with fill "given", as NumPy arrays
     scalars    (Problem, Config) -> the run-time scalars by name. An int is launched as int32, or as int64 if its
                parameter is annotated so; a float as float32
     weights    Problem -> how often one step of each language model runs the problem, by the model's name
-    short_lists  architecture ("sm_90") -> the short list of its space; without a list, nights time the whole space.
-               Filled from short_lists.json; library files of 2026-11-28 give it themselves
-    as_launched  whether cubins assume what ct.launch does: strides in multiples of 16 bytes, and each stride of 1 as
-               a constant. If False: strides in multiples of 16 elements, the last stride as a constant"""
+    short_lists  architecture ("sm_90") -> the short list, from short_lists.json. Without one, nightly sweeps time all
+               configs. Library files of 2026-11-28 contain their short lists
+    as_launched  whether cubins assume the same as in ct.launch: strides are multiples of 16 bytes, and each stride of 1
+               is a constant. If False: strides are multiples of 16 elements, and the last stride is a constant"""
 
     name: str
     entry: Any
@@ -137,6 +137,6 @@ class Kernel:
     short_lists: Mapping[str, ShortList] = field(default_factory=dict)
 
     def list_nightly(self, arch: str) -> tuple[dict[str, int], ...]:
-        """Lists the configs that every night times: the short list, or else all."""
+        """Lists the configs that each nightly sweep times: the short list, or all configs if there is no short list."""
         listed, configs = self.short_lists.get(arch), self.space(arch).configs()
         return configs if listed is None else tuple(filter(listed.has, configs))

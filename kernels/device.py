@@ -131,7 +131,7 @@ def gpu_model(slug: str) -> GpuSpec:
 
 
 def model_of(arch: str) -> GpuSpec | None:
-    """Returns the GPU model that stands for an architecture ("sm_90"), or None."""
+    """Returns a GPU model of this architecture, such as "sm_90", or None if no model is known."""
     return next((model for model in GPU_MODELS if model.arch == arch and model.slug in MULTIPROCESSORS), None)
 
 
@@ -143,7 +143,7 @@ def model_named(name: str) -> GpuSpec | None:
 
 
 def name_unknown(name: str, capability: str) -> GpuSpec | None:
-    """Returns a GPU model without peak rates for an unknown GPU. Returns None if the GPU is too old for cuTile."""
+    """Returns a GPU model without peak rates for an unlisted GPU, or None if cuTile does not support the GPU."""
     digits = capability.replace(".", "")
     if not digits.isdigit() or int(digits) < OLDEST_ARCH:
         return None

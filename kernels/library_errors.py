@@ -1,4 +1,4 @@
-"""Defines the errors of a library folder."""
+"""Defines the exceptions for library folders that cannot be used."""
 
 from tilewatch.errors import ExpectedError
 
@@ -12,7 +12,7 @@ class NoConfigs(LibraryError):
 
 
 class PackageMissing(LibraryError):
-    """Raised if a Python package is missing here. Another machine may have it."""
+    """Raised if this machine lacks a Python package. Another machine may have it."""
 
     compiler: str | None = None
 

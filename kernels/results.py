@@ -23,7 +23,7 @@ class PlannedTrial:
 
 @dataclass(frozen=True)
 class Plan:
-    """The configs to try for one kernel, problem and architecture. The last `drawn` are not on the short list."""
+    """The configs to try for a kernel, problem and architecture. The last `drawn` trials are not on the short list."""
 
     kernel: str
     problem: str
@@ -95,7 +95,7 @@ class Compiled:
 
 
 def is_final(outcome: Mapping[str, Any], limit_s: float) -> bool:
-    """Returns whether compiling again would end alike. It may not if the process died, or if the limit was shorter."""
+    """Returns whether compiling again within `limit_s` would give the same outcome."""
     if outcome["status"] == "timeout":
         return bool(outcome.get("cpu_s", 0.0) >= limit_s)
     return PROCESS_DIED not in (outcome.get("failure") or "")
@@ -112,7 +112,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The outcome of one config on the GPU: its samples, or a failure."""
+    """The result of timing one config: samples, or a failure."""
 
     config: Params
     status: Literal["timed", "wrong", "launch_error", "crashed", "hung"]
@@ -124,7 +124,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Measured:
-    """The careful timing of a kernel or baseline. It has no samples if the kernel could not run."""
+    """The final timing of a kernel or baseline. `samples_us` is empty if the kernel could not run."""
 
     implementation: str
     role: Literal["kernel", "baseline"]
@@ -155,7 +155,7 @@ class RunResult:
     """The random name of the run. Several runs may start on a GPU in one microsecond (2026-11-28)."""
 
     def note(self, **facts: Any) -> "RunResult":
-        """Returns a copy of the result with these facts added to the kernel's details."""
+        """Returns a copy of the result with `facts` added to the details of the kernel's measurement."""
         noted = (
             replace(each, detail={**each.detail, **facts}) if each.role == "kernel" else each
             for each in self.measurements

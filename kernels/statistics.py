@@ -36,7 +36,7 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 def ratio_interval(
     ours_us: Sequence[float], theirs_us: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """Returns the median ratio theirs / ours, paired by round. Over 1 means that ours is faster."""
+    """Returns the median and confidence interval of theirs / ours, sample by sample, or None without samples."""
     if not ours_us or not theirs_us:
         return None
     if len(ours_us) != len(theirs_us):

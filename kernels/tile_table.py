@@ -1,4 +1,4 @@
-"""Holds the tile table: the config that an engineer would choose by hand, by kernel, GPU, type and size."""
+"""Holds the tile table, which lists the configs that an engineer would choose by hand."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -175,7 +175,7 @@ TYPICAL = {"sm_80": "a100", "sm_90": "h200", "sm_100": "b200", "sm_103": "b300",
 
 
 def find_kind(axes: Collection[str]) -> Kind | None:
-    """Returns the kind of kernel that has these axes, such as "attention", or None."""
+    """Returns the kind of kernel, such as "attention", that has config parameters of these names, or None."""
     if "tile_k" in axes or {"tile_m", "tile_n", "group_size_m"} <= {*axes}:
         return "product"
     if {"tile_m", "tile_n"} <= {*axes}:
@@ -186,14 +186,14 @@ def find_kind(axes: Collection[str]) -> Kind | None:
 
 
 def find_size(kind: Kind | None, sizes: Params) -> int | None:
-    """Returns the size by which a row is chosen, such as the elements of a product's output. None if unknown."""
+    """Returns the size that selects a row of the table, such as the number of output elements, or None if unknown."""
     if kind == "product":
         return sizes["m"] * sizes["n"] if {"m", "n"} <= sizes.keys() else None
     return sizes.get("columns")
 
 
 def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params) -> Row | None:
-    """Returns the table's row for a kernel with these axes and a problem of these sizes, or None."""
+    """Returns the table's row for a kernel with these config parameters on a problem of these sizes, or None."""
     model, kind = TYPICAL.get(gpu, gpu), find_kind(axes)
     size = find_size(kind, sizes)
     for row in TABLE:
@@ -205,7 +205,7 @@ def table_row(gpu: str, element_bytes: int, axes: Collection[str], sizes: Params
 
 
 def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params | None:
-    """Returns the config that is nearest to the table's row, or None if there is no row."""
+    """Returns the config nearest to the table's row for this GPU, type and size, or None if there is no row."""
     space = list(configs)
     row = table_row(gpu, element_bytes, space[0], sizes) if space else None
     if row is None:
@@ -216,7 +216,7 @@ def table_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes:
 
 
 def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], sizes: Params) -> Params:
-    """Returns the table's config, or a plain config if the table has no row."""
+    """Returns the config nearest to the table's row, or a config of medium values if the table has no row."""
     space = list(configs)
     named = table_config(gpu, element_bytes, space, sizes)
     if named is not None:
@@ -229,7 +229,7 @@ def default_config(gpu: str, element_bytes: int, configs: Iterable[Params], size
 
 
 def stored_space(plan: Plan, gpu: str) -> dict[str, Any]:
-    """Returns facts about a sweep's configs for the database, such as the table's config and the shipped config."""
+    """Returns the values about a sweep's configs that the database stores, such as the tile table's config."""
     rate = find_rate(gpu_model(gpu), plan.dtypes)
     named = table_config(gpu, plan.element_bytes, (trial.config for trial in plan.listed), plan.sizes)
     return {
@@ -255,7 +255,7 @@ def _read_number(value: object) -> float | None:
 
 
 def _order(config: Params) -> list[tuple[str, bool, Any]]:
-    """Returns the sort key that decides between equally near configs."""
+    """Returns a sort key for configs that are equally near to the table's row."""
     return [
         (name, _read_number(value) is None, value if _read_number(value) is not None else str(value))
         for name, value in sorted(config.items())

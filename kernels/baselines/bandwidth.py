@@ -1,4 +1,4 @@
-"""The baseline of kernels that only move data: it copies as many bytes as they move."""
+"""A baseline for kernels that only move data: a copy of the same number of bytes."""
 
 import cupy
 
@@ -20,7 +20,7 @@ BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 def copy(call: Call) -> BaselineLaunch:
-    """Returns a launch that reads half of the problem's bytes and writes as many."""
+    """Returns a launch of a copy. Its reads and writes together move as many bytes as the problem."""
     count = max(1, call.bytes // 2 // 16)
     source, target = cupy.ones(4 * count, dtype=cupy.uint32), cupy.empty(4 * count, dtype=cupy.uint32)
     kernel = cupy.RawKernel(SOURCE, "copy_16_bytes")

@@ -1,4 +1,4 @@
-"""Defines the values that every baseline takes and returns."""
+"""Defines the argument and the result of the functions that build baselines."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping

@@ -26,7 +26,7 @@ BY_BLOCKS, BY_ROWS = (1, 128, 128), (1, 1, 128)
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of A and B. `held` says whether they are our kernel's; otherwise all are one."""
+    """The scales of A and B for DeepGEMM. `held` describes where their values come from."""
 
     a: Any
     b: Any
@@ -56,7 +56,7 @@ def with_scales_as_called(call: Call) -> BaselineLaunch:
 
 
 def by_ends(call: Call) -> BaselineLaunch:
-    """Returns a launch of a grouped product that gets only the end of each group."""
+    """Returns a launch of a grouped product. DeepGEMM gets where each group ends, not the group of each row."""
     scales = _find_scales(call)
     return _make_fp8(call, *_lay_out(call, scales), f"{scales.held}, laid out beforehand", kernels=1, by_ends=True)
 
@@ -137,7 +137,7 @@ def _make_bf16(call: Call) -> BaselineLaunch:
 
 
 def _make_fp8_along_k(call: Call) -> BaselineLaunch:
-    """Returns a launch that multiplies groups along K. Raises BaselineMissing except on Hopper."""
+    """Returns a launch of a product grouped along K. Raises BaselineMissing if the GPU is not a Hopper GPU."""
     multiply = _find_function("k_grouped_fp8_gemm_nt_contiguous", "0.2.5")
     if find_major() != HOPPER:
         raise BaselineMissing("DeepGEMM packs the scales of groups along K in every call on B200 and B300")
@@ -187,7 +187,7 @@ def _make_fp8(
 
 
 def _find_scales(call: Call) -> Scales:
-    """Returns the scales of A and B for DeepGEMM. Raises BaselineMissing if this GPU's kernels take other scales."""
+    """Returns the scales of A and B. Raises BaselineMissing if DeepGEMM does not support them on this GPU."""
     if call.dtypes.get("scale_b") == "float8_e8m0fnu":  # one scale per row of B too
         if find_major() == HOPPER:
             raise BaselineMissing("DeepGEMM takes a scale for each row of B on B200 and B300, and none on Hopper")

@@ -22,7 +22,7 @@ def find_groups(ends: Sequence[int], rows: int) -> np.ndarray:
 
 
 def list_ranges(call: Call) -> list[tuple[int, int]]:
-    """Returns the end of the previous group and the own end, for each group."""
+    """Returns a pair of rows for each group: the end of the previous group, and the end of this group."""
     ends = [int(end) for end in tensor(call, "end_of_group").cpu()]
     return list(zip([0, *ends], ends, strict=False))
 

@@ -18,7 +18,7 @@ NAMES = (*BY_NAME, tile_table.BASELINE)
 
 
 def find_main(measured: Iterable[str]) -> str | None:
-    """Returns the main baseline, or None. DeepGEMM comes first."""
+    """Returns the main baseline among the measured ones, or None. DeepGEMM comes first, a plain copy last."""
     baselines = [name for name in measured if name not in OURS and not has_version(name)]
     return min(baselines, key=lambda name: (name == COPY) - (name == DEEPGEMM), default=None)
 

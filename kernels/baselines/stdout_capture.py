@@ -10,7 +10,7 @@ ADDRESS = re.compile(r"\bpointer: \d")
 
 
 class StdoutCapture:
-    """Captures standard output in a `with` block. Afterwards `lines` has the lines without memory addresses."""
+    """Captures standard output in a `with` block, as `lines`. Leaves out lines with memory addresses."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

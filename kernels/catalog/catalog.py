@@ -24,7 +24,7 @@ class UnknownKernel(ExpectedError):
 
 @dataclass(frozen=True)
 class LibraryPlans:
-    """The plans of a library's sweeps. `failures` are sentences on files and kernels that were left out."""
+    """The plans of a library's sweeps. `failures` says why files or kernels were left out."""
 
     plans: tuple[Plan, ...]
     failures: tuple[str, ...]
@@ -32,7 +32,7 @@ class LibraryPlans:
 
 
 def read(library: Path, *, arch: str, kernel: str | None = None, **asked: Any) -> tuple[Plan, ...]:
-    """Returns the plans of a library without the failures."""
+    """Calls `read_library` and returns the plans alone."""
     return read_library(library, arch=arch, kernel=kernel, **asked).plans
 
 
@@ -44,8 +44,8 @@ def read_library(
     problem: str | None = None,
     shares: Shares = SHORT_LISTS_ALONE,
 ) -> LibraryPlans:
-    """Returns the plans of a library's kernels, of one kernel, or of one problem. Kernels with errors are left out,
-    unless the kernel was requested or no plan is left: then the error is raised."""
+    """Returns the plans of all nightly kernels, of one kernel, or of one problem, without kernels that have errors.
+    Raises LibraryError if the requested kernel has an error, or if no plan is left."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem}
     answer = _ask(library, {**request, "shares": write_shares(shares)})
     bad_name = next(filter(None, map(find_bad_name, answer["plans"])), None)
@@ -77,7 +77,7 @@ def read_library(
 
 
 def describe(library: Path, *, arch: str, kernel: str, problem: str, config: Params) -> Description:
-    """Returns a description of one config, as its library file states it."""
+    """Returns the source, arrays and constants of one config from its library file."""
     request = {"library": str(library), "arch": arch, "kernel": kernel, "problem": problem, "config": dict(config)}
     return read_description(_ask(library, request)["description"])
 

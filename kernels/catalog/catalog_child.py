@@ -1,4 +1,4 @@
-"""Answers requests in the child role `catalog`: reads a library folder and plans its sweeps."""
+"""Reads a library folder and plans its sweeps, in a child process."""
 
 import difflib
 from collections.abc import Mapping
@@ -99,7 +99,7 @@ def list_problems(entry: Entry) -> list[tuple[Entry, Problem]]:
 
 
 def _keep_runnable(wanted: list[tuple[Entry, Problem]], asked: str | None, arch: str) -> list[tuple[Entry, Problem]]:
-    """Returns the pairs whose kernel has a config for `arch`. Raises NoConfigs if the kernel `asked` has none."""
+    """Returns the pairs whose kernel has a config for `arch`. If `asked` is given, raises NoConfigs if none is left."""
     runnable = [
         (entry, problem) for entry, problem in wanted if isinstance(entry, LibraryOperator) or list_configs(entry, arch)
     ]
@@ -120,7 +120,7 @@ def _plan(loaded: Entry, problem: Problem, arch: str, parts: Parts, shares: Shar
 
 
 def plan_alone(loaded: Entry, problem: Problem, arch: str, shares: Shares = SHORT_LISTS_ALONE) -> dict[str, Any]:
-    """Returns the fields of a Plan as JSON, without `parts_of`."""
+    """Returns a Plan's fields as JSON, except `parts_of` (the language models that run the problem)."""
     if isinstance(loaded, LibraryOperator):
         plan = plan_operator(loaded, problem, arch, shares)
     else:

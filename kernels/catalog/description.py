@@ -1,4 +1,4 @@
-"""Describes one config as its library file states it: source, arrays, constants."""
+"""Describes one config: its source, arrays and constants."""
 
 import linecache
 import sys
@@ -31,7 +31,7 @@ class DescribedArray:
 
 @dataclass(frozen=True)
 class Description:
-    """One config as its library file states it. `launch` is empty if host code launches the kernel."""
+    """The source, arrays and constants of one config. `launch` is empty if host code launches the kernel."""
 
     kernel: str
     problem: str

@@ -1,4 +1,4 @@
-"""Refuses imports of a library file from its own repository, because only the library file is hashed."""
+"""Refuses library files that import from their own repository, because only the library file is hashed."""
 
 import ast
 import importlib.util
@@ -18,7 +18,7 @@ STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib",
 
 
 class ForbiddenImport(Exception):
-    """Raised if a library file has a forbidden import."""
+    """Raised if a library file imports a module of its own repository."""
 
     def __init__(self, sentence: str, line: int) -> None:
         super().__init__(sentence)
@@ -26,7 +26,7 @@ class ForbiddenImport(Exception):
 
 
 def refuse_imports(source: str) -> None:
-    """Raises ForbiddenImport if the source of a library file has a forbidden import, even inside a function."""
+    """Raises ForbiddenImport if a library file's source imports from its own repository, even inside a function."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
@@ -42,7 +42,7 @@ def refuse_imports(source: str) -> None:
 
 
 def _uninstalled_place(package: str) -> Path | None:
-    """Returns the path of a package that is neither installed nor in the standard library. Returns None for others."""
+    """Returns the path of a package, or None if the package is installed or in the standard library."""
     if package in OURS:
         return None
     try:

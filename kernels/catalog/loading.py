@@ -1,5 +1,4 @@
-"""Loads library files and watch files by path, inside a child process. Equal code gives equal bytecode in every
-checkout."""
+"""Loads library files and watch files in a child process. Their bytecode does not depend on the checkout's path."""
 
 import functools
 import hashlib
@@ -60,7 +59,7 @@ class LibraryKernel:
 
 @dataclass(frozen=True)
 class LibraryOperator:
-    """A watched operator with its checkout, its file's name and its short lists."""
+    """An operator from a watch file, with its checkout, file name and short lists."""
 
     kernel: WatchedOperator
     project: Project

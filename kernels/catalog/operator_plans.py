@@ -1,4 +1,4 @@
-"""Plans and describes watched operators."""
+"""Makes plans and descriptions of the operators in watch files."""
 
 import linecache
 from typing import Any

@@ -1,4 +1,4 @@
-"""Matches a kernel's parameters with the arrays, scalars and constants of its library file, as ct.launch would."""
+"""Matches a kernel's parameters with the values in its library file, in the same way as ct.launch."""
 
 import math
 from dataclasses import dataclass

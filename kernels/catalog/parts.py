@@ -14,7 +14,7 @@ problem. `parts` is the number of problems in the model's total, so that an inco
 
 
 def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Parts:
-    """Maps each problem to the models that run it. Adds an error to `failures` for each wrong weight."""
+    """Maps (kernel, problem) to the language models that run it. On errors, adds them to `failures` and returns {}."""
     weights: dict[tuple[str, str], Mapping[str, float]] = {}
     for name, entry in loaded.items():
         try:
@@ -32,7 +32,7 @@ def list_parts(loaded: Mapping[str, Entry], failures: list[LibraryError]) -> Par
 
 
 def _read_weights(entry: Entry) -> dict[str, Mapping[str, float]]:
-    """Maps each problem's name to its weight in each model."""
+    """Maps each problem's name to how often one step of each language model runs the problem."""
     if isinstance(entry, LibraryOperator):
         return {each.problem.name: each.weights for each in entry.kernel.problems}
     problems = [each for each in entry.kernel.problems if isinstance(each, Problem)]

@@ -1,4 +1,4 @@
-"""Finds names that no table, page or terminal can show."""
+"""Finds invalid names in a plan, such as names with control characters."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ SHOWN = 60
 
 
 def find_bad_name(plan: Mapping[str, Any]) -> str | None:
-    """Returns a sentence about the first name that cannot be shown, or None."""
+    """Returns a sentence about the first invalid name in a plan, or None if all names are valid."""
     for kind, name in _list_names(plan):
         if not is_name(name):
             rule = f"expected 1 to {LONGEST_NAME} letters, and no control characters"

@@ -1,4 +1,4 @@
-"""Chooses the configs outside a short list that a night tries, so that all are tried over time."""
+"""Chooses which configs outside the short list a nightly sweep tries, so that all are tried over time."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ KEY_LENGTH = 12
 
 @dataclass(frozen=True)
 class Tried:
-    """The configs outside the short list that earlier nights tried."""
+    """The configs outside the short list that earlier nightly sweeps tried."""
 
     keys: Sequence[str]  # configs tried with the newest machine code, compiler and driver
     near: Sequence[str]  # configs that may still win, the one tried longest ago first
@@ -37,7 +37,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Shares:
-    """Chooses the configs outside the short list: all if `wide`, a part if `day` is given, else none."""
+    """Chooses configs outside the short list: all if `wide`, some if `day` is given, else none."""
 
     day: str = ""
     series: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
@@ -53,7 +53,7 @@ SHORT_LISTS_ALONE, WIDE = Shares(), Shares(wide=True)
 
 
 def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: str, source: str) -> list[Config]:
-    """Returns the configs outside the short list (`rest`) that a night tries."""
+    """Returns a selection of `rest` (the configs outside the short list) for one nightly sweep."""
     configs = {make_key(config): config for config in rest}
     order = sorted(configs, key=lambda key: hashlib.sha256(f"{kernel} {day} {key}".encode()).digest())
     # worker/detection/certificate.py needs a random sample

@@ -1,4 +1,4 @@
-"""Reads short_lists.json of a library folder: the configs that every night times."""
+"""Reads short_lists.json, which contains the configs that each nightly sweep times."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
-    """Maps kernels and architectures to short lists. Raises LibraryError if the file is wrong."""
+    """Maps each kernel, and then each architecture, to a short list. Raises LibraryError if the file is wrong."""
     try:
         stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
         found: dict[str, dict[str, ShortList]] = {}

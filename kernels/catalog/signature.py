@@ -20,7 +20,7 @@ class BadConfig(ValueError):
 
 @dataclass(frozen=True)
 class ArraySignature:
-    """The facts about an array that the compiler may use. Problems with equal facts share their cubins."""
+    """Properties of an array that the compiler may use. Problems with equal array signatures share cubins."""
 
     dtype: str
     ndim: int
@@ -31,7 +31,7 @@ class ArraySignature:
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters and hints for which a kernel is compiled."""
+    """The parameters and compiler hints for which a kernel is compiled."""
 
     symbol: str
     parameters: tuple[ArraySignature | Scalar | Constant, ...]

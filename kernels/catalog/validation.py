@@ -71,7 +71,7 @@ def list_configs(loaded: LibraryKernel, arch: str) -> Configs:
 
 @functools.cache
 def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
-    """Returns the configs of the short list, and the other configs. Without a short list, the first part has all."""
+    """Returns the configs on the short list, and all other configs. Without a short list, the second tuple is empty."""
     configs = list_configs(loaded, arch)
     try:
         return split_configs(configs, loaded.kernel.short_lists.get(arch))
@@ -80,7 +80,7 @@ def split_space(loaded: LibraryKernel, arch: str) -> tuple[Configs, Configs]:
 
 
 def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Configs, Configs]:
-    """Returns the configs in the short list, and the others. Raises LibraryError if the short list has none of them."""
+    """Returns the configs on the short list, and all others. Raises LibraryError if no config is on the short list."""
     if short_list is None or not configs:
         return configs, ()
     listed = tuple(filter(short_list.has, configs))
@@ -90,7 +90,7 @@ def split_configs(configs: Configs, short_list: ShortList | None) -> tuple[Confi
 
 
 def read_weights(loaded: LibraryKernel, problem: Problem) -> Mapping[str, float]:
-    """Maps each language model to the problem's weight. Raises LibraryError if a weight is wrong."""
+    """Maps each language model to how often one step runs the problem. Raises LibraryError if a number is wrong."""
     weights = {} if loaded.kernel.weights is None else call(loaded, "weights", problem)
     if not isinstance(weights, Mapping):
         raise _make_error(loaded, f"`weights` of {problem.name} is a {_name_type(weights)}; expected a dict by model")

@@ -240,7 +240,7 @@ def _make_unknown(item: str, compiled: Compiled) -> Line:
 
 
 def _list_other_instructions(facts: StaticFacts, name: str, wanted: str) -> str:
-    """Returns text on the loads or products that do not use the `wanted` instruction, or ""."""
+    """Returns text that lists the loads or matrix products without the `wanted` instruction, or ""."""
     others = [
         f"line {remark['line']}: {remark['instruction'] or remark['text']}"
         for remark in facts.remarks

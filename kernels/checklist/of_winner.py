@@ -1,4 +1,4 @@
-"""Adds the winner's checklist to a run."""
+"""Adds the checklist of a run's winning config to the run."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def add_checklist(result: RunResult, request: MeasureRequest, cubins: Iterable[Cubin]) -> RunResult:
-    """Returns the run with the winner's checklist. Returns it unchanged if no checklist can be made."""
+    """Returns the run with the checklist of its winning config, or the unchanged run if no checklist can be made."""
     if result.winner is None:
         return result
     won = config_key(result.winner)

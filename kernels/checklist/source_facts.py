@@ -34,12 +34,12 @@ parsers together, and raises SystemError if the garbage collector lets another t
 
 @dataclass
 class SourceFacts:
-    """Facts about a kernel's source. Each list has a line number per finding, alone or first in a tuple.
+    """Facts about a kernel's source. Each list has line numbers, or tuples that begin with a line number.
 
-    shapes       (line, operation, sides); a side is None if unknown
-    accumulators (line, type) of each matrix product's third operand; "" if unknown
+    shapes       (line, operation, tile shape); a size in the shape is None if unknown
+    accumulators (line, type of the accumulator) of each matrix product; the type is "" if unknown
     swizzles     (line, tile rows in a group) of expressions that compute a tile's position within a group
-    flushable, flushing   lines of operations that could flush subnormals to zero, and that do"""
+    flushable, flushing   lines of operations that could flush subnormals to zero, and lines of those that do"""
 
     shapes: list[tuple[int, str, tuple[int | None, ...]]] = field(default_factory=list)
     accumulators: list[tuple[int, str]] = field(default_factory=list)
@@ -215,7 +215,7 @@ def _is_grid_loop(iterated: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
 
 
 def _find_group_rows(divisor: ast.expr, values: Mapping[str, Any], assigned: Mapping[str, ast.expr]) -> int | None:
-    """Returns the number of tile rows in a group, or None if unknown."""
+    """Returns the number of tile rows in a group of swizzled tiles, or None if unknown."""
     node = assigned.get(divisor.id, divisor) if isinstance(divisor, ast.Name) else divisor
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None

@@ -91,7 +91,7 @@ PR_SCHED_CORE = 62
 
 @dataclass(frozen=True)
 class CallPolicy:
-    """Says what a filter allows. Each `bounds_…` means that Landlock restricts these calls instead."""
+    """Says which system calls a filter allows. Where a `bounds_…` is True, Landlock restricts the calls instead."""
 
     families: tuple[int, ...] = ()  # address families of allowed sockets
     unix: bool = False

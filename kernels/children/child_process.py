@@ -106,8 +106,8 @@ class ChildProcess:
         torch: bool = False,
         cpu_limit_s: float | None = None,
     ) -> None:
-        """Starts the child, which may read the checkouts of `library` and `others`. Raises SandboxMissing if a required
-        sandbox is missing, and BadInterpreter if no Python can run the library."""
+        """Starts the child, which may read the checkouts that contain `library` and `others`. Raises SandboxMissing if
+        a required sandbox is missing, and BadInterpreter if no Python can run the library."""
         sandbox.require()
         self._interpreter = interpreters.find(library)
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}

@@ -1,4 +1,4 @@
-"""Gives child processes a folder that keeps compiled code. No commit loads code that another commit wrote."""
+"""Gives child processes a cache folder for compiled code, which different commits never share."""
 
 import contextlib
 import fcntl
@@ -31,7 +31,7 @@ class LibraryHome:
     lock: IO[bytes]
 
     def is_alone(self) -> bool:
-        """Returns whether no other child uses this folder. If so, no other child can use it until `close`."""
+        """Returns whether no other child uses this folder. If True, the folder is locked until `close`."""
         return processes.try_lock(self.lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class LibraryHome:
 
 
 def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> LibraryHome | None:
-    """Returns the locked cache folder of these libraries, or None if it cannot be used."""
+    """Returns the locked cache folder of these libraries, or None if the folder cannot be used."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})
     folder = cache / hashlib.sha256("\0".join([*roots, *["own user"] * has_user]).encode()).hexdigest()[:32]

@@ -1,5 +1,4 @@
-"""Installs the packages that a commit's requirements file names. Only wheels are installed, so nothing of a commit
-runs."""
+"""Installs the packages in a commit's requirements file, from wheels only, so that no code of the commit runs."""
 
 import fcntl
 import hashlib
@@ -75,7 +74,7 @@ _one_at_a_time = threading.Lock()
 
 
 def find(library: Path, python: Path | None) -> Environment | None:
-    """Returns the packages that a library's commit names, or None if it names none."""
+    """Returns the environment for the requirements file of a library's commit, or None if there is no such file."""
     root = sandbox.find_root(library).resolve()
     try:
         settings = project_settings.read(root)
@@ -109,8 +108,7 @@ def describe(file: str, text: str, python: Path | None) -> Environment:
 
 
 def _accepts_cutile(line: str, own: str) -> bool:
-    """Returns whether a line allows Tilewatch's version of cuda-tile without requiring an exact version."""
-    # beside torch>=2.5, pip chose cuda-tile 1.3, which cannot use Tilewatch's tileiras (2026-11-29)
+    """Returns whether a line accepts Tilewatch's version of cuda-tile but does not pin a version."""
     # otherwise, beside torch>=2.5, pip chose cuda-tile 1.3, which cannot use Tilewatch's tileiras (2026-11-29)
     if name_package(line) != CUTILE or "--hash=" in line:
         return False
@@ -122,7 +120,7 @@ def _accepts_cutile(line: str, own: str) -> bool:
 
 
 def name_package(line: str) -> str:
-    """Returns the name of a requirement line's package, as package indexes write names (PEP 503)."""
+    """Returns the normalized name (PEP 503) of the package in a line of a requirements file."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line, maxsplit=1)[0]).lower()
 
 

@@ -121,7 +121,7 @@ def _become(environment: dict[str, str], files: list[int]) -> None:
 
 
 def read_settings() -> None:
-    """Makes cuTile and CuPy use the child's environment variables. Call this as the child's own user."""
+    """Makes cuTile and CuPy use the child's environment variables. Call this after the process has changed its user."""
     # makes cache folders, and a user cannot write into another user's folder (H200, 2026-11-29)
     if "cuda.tile" in sys.modules:
         from cuda.tile import _context

@@ -23,7 +23,7 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """Forgets the servers after a fork, because two processes cannot share their sockets."""
+    """Forgets the servers after a fork, because two processes cannot share a server's socket."""
     global _lock
     _lock = threading.Lock()
     for server in _servers.values():

@@ -1,4 +1,4 @@
-"""Finds out by a trial whether child processes on a GPU can have system users of their own."""
+"""Tests whether child processes on a GPU can run as different system users."""
 
 import contextlib
 import functools
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 
 def is_of_root() -> bool:
-    """Returns whether this process is root and confines its children."""
+    """Returns whether this process is root and sandboxes its children."""
     return os.geteuid() == 0 and sandbox.find_level() is not sandbox.Level.NONE
 
 
 @functools.cache
 def find_refusal(gpu: str, start: Callable[..., Any]) -> str | None:
-    """Returns why child processes on this GPU must stay root, or None if each can have a user of its own."""
+    """Returns why child processes on this GPU must run as root, or None if each can have its own user."""
     try:
         refusal = sandbox.find_need_of_root() or _try(gpu, start)
     except (ExpectedError, OSError) as error:
@@ -41,7 +41,7 @@ def find_refusal(gpu: str, start: Callable[..., Any]) -> str | None:
 
 
 def remove_shared_files(user: int) -> None:
-    """Deletes a user's files in /dev/shm. Processes may write there because CUDA does."""
+    """Deletes a user's files in /dev/shm, where sandboxed processes may write because CUDA needs it."""
     for each in SHARED_FILES.iterdir():
         with contextlib.suppress(OSError):  # another process removed it
             if each.lstat().st_uid == user:
@@ -49,7 +49,7 @@ def remove_shared_files(user: int) -> None:
 
 
 def _try(gpu: str, start: Callable[..., Any]) -> str | None:
-    """Returns why two users' children cannot share GPU memory, or None if they can."""
+    """Returns why child processes of two users cannot share GPU memory, or None if they can."""
     from tilewatch.kernels.children.child_process import ChildDied, ChildHung  # it asks this module
 
     drawn = list(secrets.token_bytes(64))

@@ -1,5 +1,4 @@
-"""Finds the Python that runs a library: Tilewatch's own, or one that the owner of the library provides. A commit cannot
-choose a Python."""
+"""Finds the Python that runs a library. The library's owner may provide another Python, but a commit cannot."""
 
 import importlib.metadata
 import sys
@@ -28,14 +27,14 @@ class BadInterpreter(PackageMissing):
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python, and the folder of the packages that a commit names. `packages` is None if it names none."""
+    """A Python interpreter. `packages` is the folder of the packages that a commit requires, or None."""
 
     python: Path
     packages: Path | None = None
 
 
 def use(library: Path, python: Path | str | None) -> None:
-    """Sets the Python that runs a library, for later children. A text says why there is none."""
+    """Sets the Python that runs a library: a path, None for Tilewatch's own, or a text that says why there is none."""
     _chosen.pop(library.resolve(), None)
     if python is not None:
         _chosen[library.resolve()] = python
@@ -67,7 +66,7 @@ def make_command(interpreter: Interpreter | None) -> tuple[str, ...]:
 
 
 def find_lent_packages() -> str:
-    """Returns the folder of the packages that contain tileiras, or "" if it is in a CUDA toolkit."""
+    """Returns the folder of Tilewatch's packages that contains tileiras, or "" if tileiras is not a Python package."""
     for each in importlib.metadata.distributions(name="nvidia-cuda-tileiras"):
         return str(each.locate_file(""))
     return ""

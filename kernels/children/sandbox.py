@@ -64,7 +64,7 @@ _SHA = re.compile("[0-9a-f]{40,64}")
 
 
 class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which has no StrEnum
-    """A level of the sandbox. Its value names all that a child cannot reach."""
+    """A level of the sandbox. Its value names everything that a child process cannot access."""
 
     FULL = "files, network and other processes"
     PROCESSES = "network and other processes"
@@ -73,7 +73,7 @@ class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which ha
 
 
 class Apart(Enum):
-    """Says when host code must be measured by a process that does not run it."""
+    """Says when a separate process must time the kernels that host code launches."""
 
     ALWAYS = "always"
     STATED = "unless a watch file says why not"
@@ -113,7 +113,7 @@ def is_required() -> bool:
 
 
 def find_apart() -> Apart:
-    """Returns the value of TILEWATCH_REQUIRE_APART; the default is STATED."""
+    """Returns the value of TILEWATCH_REQUIRE_APART: NEVER for "0", ALWAYS for other texts, STATED if unset."""
     asked = os.environ.get(REQUIRE_APART, "")
     return Apart.STATED if not asked else Apart.NEVER if asked == "0" else Apart.ALWAYS
 
@@ -124,7 +124,7 @@ def landlock_version() -> int:
 
 
 def find_root(library: Path) -> Path:
-    """Returns the folder from which a library's files may import: the checkout with [tool.tilewatch], or its own."""
+    """Returns the folder from which a library's files may import: the checkout with [tool.tilewatch], or `library`."""
     library = library.resolve()
     for folder in (library, *library.parents):
         try:
@@ -265,13 +265,13 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def name_user(folder: str | Path) -> int:
-    """Returns the id of the system user that owns this folder and runs the children that write there."""
+    """Returns the user id for child processes that write into this folder, computed from the folder's path."""
     # by the path alone, because several children may share the folder
     return FIRST_GPU_USER + int(hashlib.sha256(os.fsencode(folder)).hexdigest()[:6], 16)
 
 
 def find_need_of_root() -> str | None:
-    """Returns why a child of this process cannot change its user from root, or None if it can."""
+    """Returns why a child process of root must stay root, or None if it can change its user."""
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
     found = [each for path in sys.path for name in COMPILERS for each in Path(path).glob(f"nvidia/*/bin/{name}")]
     programs: list[str | Path] = [sys.executable, *filter(None, map(shutil.which, COMPILERS)), *found]
@@ -283,7 +283,7 @@ def find_need_of_root() -> str | None:
 
 
 def _leave_root(folders: Sequence[str]) -> int:
-    """Gives this process a user of its own in place of root. Returns the capability to keep, or 0."""
+    """Changes this process from root to a new user. Returns the capability to keep, or 0 if the user stays root."""
     if os.geteuid() or find_need_of_root() is not None:
         return 0
     user = FIRST_USER + os.getpid()
@@ -293,7 +293,7 @@ def _leave_root(folders: Sequence[str]) -> int:
 
 
 def _become_owner(folders: Sequence[str]) -> int:
-    """Changes this process's user from root to the first folder's owner. Returns the capability to keep, or 0."""
+    """Changes this process from root to the first folder's owner. Returns the capability to keep, or 0 if unchanged."""
     owners = [os.stat(each).st_uid for each in folders]
     return _become(owners[0]) if owners and owners[0] >= FIRST_GPU_USER and not os.geteuid() else 0
 

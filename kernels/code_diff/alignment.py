@@ -1,4 +1,4 @@
-"""Pairs the operations of two TileIR texts that do the same work, even if others were moved, added or removed."""
+"""Pairs the operations of two TileIR texts, even if operations were moved, added or removed."""
 
 import hashlib
 from collections import defaultdict
@@ -13,7 +13,7 @@ Key = Callable[[TileOperation], Hashable]
 
 @dataclass(frozen=True)
 class Alignment:
-    """The paired operations of two texts. `head_of` maps the index of a base operation to its head operation."""
+    """The pairs of equal operations in two texts. `head_of` maps indexes in the base to indexes in the head."""
 
     base: tuple[TileOperation, ...]
     head: tuple[TileOperation, ...]
@@ -53,7 +53,7 @@ def _match(
     head_key: Key,
     head_of: dict[int, int],
 ) -> list[tuple[int, int, int, int]]:
-    """Adds operations with equal keys to `head_of`, in order. Returns the gaps that are left."""
+    """Adds pairs of operations with equal keys to `head_of`. Returns the ranges of operations still unpaired."""
     from_base, to_base, from_head, to_head = gap
     matcher = SequenceMatcher(
         None,
@@ -97,7 +97,7 @@ def _get_opcode(operation: TileOperation) -> Hashable:
 
 
 def _sum_up(operations: Sequence[TileOperation]) -> tuple[str, ...]:
-    """Returns for each operation a hash of it and of everything from which it is computed."""
+    """Returns a hash for each operation, which covers the operation and everything from which it is computed."""
     loops: dict[int, int] = {}
     sums: list[str] = []
     for each in operations:

@@ -24,7 +24,7 @@ class CodeText:
 
 @dataclass(frozen=True)
 class CodeDiff:
-    """The differences between two cubins' code. `changes` is empty if only the machine code differs."""
+    """The differences between the code of two cubins. `changes` has those in TileIR, the other fields those in SASS."""
 
     changes: tuple[Change, ...]
     machine_lines: tuple[SourceLine, ...]

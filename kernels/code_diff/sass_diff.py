@@ -13,7 +13,7 @@ KINDS = (*CLASSES, OTHER)
 
 @dataclass(frozen=True)
 class Move:
-    """The numbers of instructions of one kind in both listings."""
+    """The number of instructions of one kind in the base listing and in the head listing."""
 
     kind: str
     base: int
@@ -22,7 +22,7 @@ class Move:
 
 @dataclass(frozen=True)
 class InstructionRow:
-    """An instruction that occurs more often in one listing. `line` is its line in the head, or None if unknown."""
+    """An instruction whose count differs between two listings. `line` is its line in the head, or None if unknown."""
 
     line: SourceLine | None
     loop_depth: int
@@ -33,7 +33,7 @@ class InstructionRow:
 
 
 def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_loops: bool) -> tuple[Move, ...]:
-    """Returns the kinds of instructions whose numbers differ, inside loops or outside."""
+    """Counts the instructions of each kind, inside loops or outside, and returns the kinds whose counts differ."""
     before, after = (Counter(each.kind for each in side if (each.loop_depth > 0) == in_loops) for side in (base, head))
     return tuple(Move(kind, before[kind], after[kind]) for kind in CLASSES if before[kind] != after[kind])
 
@@ -41,7 +41,7 @@ def count_moves(base: Iterable[Instruction], head: Iterable[Instruction], *, in_
 def list_rows(
     base: Sequence[Instruction], head: Sequence[Instruction], head_line: Callable[[SourceLine], SourceLine] | None
 ) -> tuple[InstructionRow, ...]:
-    """Lists the instructions that differ, the deepest loops first. `head_line` maps a base line to a head line."""
+    """Lists the instructions whose counts differ, deepest loops first. `head_line` maps base lines to head lines."""
     moved = head_line or pair_lines(base, head)
     counts: dict[tuple[SourceLine | None, int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for side, instructions in enumerate((base, head)):
@@ -72,7 +72,7 @@ def rank_lines(rows: Iterable[InstructionRow]) -> tuple[SourceLine, ...]:
 
 
 def pair_lines(base: Iterable[Instruction], head: Iterable[Instruction]) -> Callable[[SourceLine], SourceLine]:
-    """Returns a function that maps a base line to a head line. It compares opcodes, because line numbers shift."""
+    """Returns a function that maps a base line to the head line with the same opcodes."""
     sides = [_sign_lines(base), _sign_lines(head)]
     lines = [sorted(side) for side in sides]
     matcher = SequenceMatcher(

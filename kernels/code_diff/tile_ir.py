@@ -26,7 +26,7 @@ class BadTileIR(ValueError):
 
 @dataclass(frozen=True)
 class Value:
-    """A result of an operation, or an argument of its body."""
+    """A result of an operation, or an argument of an operation's body (`is_argument`)."""
 
     operation: int
     number: int
@@ -35,7 +35,7 @@ class Value:
 
 @dataclass(frozen=True)
 class TileOperation:
-    """An operation of TileIR. `callers` are the lines of the calls around it, the innermost first."""
+    """An operation of TileIR. `callers` has the lines of the calls that lead to it, the innermost call first."""
 
     index: int
     opcode: str
@@ -200,7 +200,7 @@ def _number_loop(index: int, rest: str) -> dict[str, Value]:
 
 
 def _split_types(rest: str) -> tuple[str, str]:
-    """Returns the attributes and the types of an operation. Types may be ""."""
+    """Returns the attributes and the types in the text after an opcode. The types are "" if missing."""
     depth = 0
     for at, letter in enumerate(rest):
         if letter in "<([{":

@@ -1,4 +1,4 @@
-"""Finds the source lines whose operations differ between two TileIR texts, causes before consequences."""
+"""Finds the source lines whose operations differ between two TileIR texts, with lines that caused a change first."""
 
 import enum
 import re
@@ -21,7 +21,7 @@ WORD = re.compile(r"[\w.+-]+|\S")
 
 @dataclass(frozen=True)
 class Change:
-    """The difference at a line. `is_cause` is False if another change caused it."""
+    """The difference at a source line. `is_cause` is False if the difference only follows from another change."""
 
     line: SourceLine
     is_cause: bool
@@ -40,7 +40,7 @@ class _Kind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class _Site:
-    """One operation that differs. `lines` also has the lines of the calls around it."""
+    """A difference in one operation. `lines` has its source line, then the lines of the calls that lead to it."""
 
     lines: tuple[SourceLine, ...]
     edit: str
@@ -51,7 +51,7 @@ class _Site:
 
 @dataclass(frozen=True)
 class TileIRDiff:
-    """The source lines whose operations differ, causes first. `head_line` maps a base line to a head line."""
+    """The differences between two TileIR texts, by source line. `head_line` maps a base line to a head line."""
 
     changes: tuple[Change, ...]
     head_line: Callable[[SourceLine], SourceLine]
@@ -141,7 +141,7 @@ class _Diff:
             yield from _yield_site(head, _describe(base, head), _Kind.other_type, self._is_root_of_type(base, head))
 
     def _is_cause(self, base: TileOperation, head: TileOperation, old: Value, new: Value) -> bool:
-        """Returns whether this operation itself was edited. Otherwise the value that it uses was changed elsewhere."""
+        """Returns whether this operation was edited, and not only an operation that computes its input."""
         aligned = self.aligned
         was_removed = not old.is_argument and old.operation in self.removed
         is_added = not new.is_argument and new.operation in self.added
@@ -166,7 +166,7 @@ class _Diff:
         return True
 
     def _find_exchange(self, old: Value, new: Value) -> TileOperation | None:
-        """Returns the operation that makes the new value, or None if the old value is still used elsewhere."""
+        """Returns the operation that computes `new` if `new` replaces `old` everywhere, else None."""
         if old.is_argument or new.is_argument or old.operation in self.removed or new.operation in self.added:
             return None
         makers = (self.aligned.base[old.operation].line, self.aligned.head[new.operation].line)
@@ -186,7 +186,7 @@ class _Diff:
 
 
 def _may_cause(operation: TileOperation) -> bool:
-    """Returns whether an operation may be a cause. Operations that only pass values on may not."""
+    """Returns whether a change may begin at this operation. Loops and terminators only pass values on."""
     return operation.opcode not in (*TERMINATORS, *LOOPS)
 
 
@@ -196,7 +196,7 @@ def _is_retyped(base: TileOperation, head: TileOperation) -> bool:
 
 
 def _list_uses(aligned: Alignment) -> dict[Value, set[Value]]:
-    """Maps each value of the base to the values that the head uses instead."""
+    """Maps each base value to the head values that the paired operations use in its place."""
     uses: dict[Value, set[Value]] = defaultdict(set)
     for base_index, head_index in aligned.head_of.items():
         for old, new in zip(aligned.base[base_index].operands, aligned.head[head_index].operands, strict=False):

@@ -1,4 +1,4 @@
-"""Times two versions of a baseline on this machine's GPU, launch by launch in turns."""
+"""Times two versions of a baseline in alternation on this machine's GPU."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

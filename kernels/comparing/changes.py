@@ -37,7 +37,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Changed:
-    """A kernel and problem whose code differs, with its configs in both versions, the preferred config first."""
+    """The code of a kernel and problem in both versions, by config, the preferred config first."""
 
     target: Target
     source: ConfigSource
@@ -87,7 +87,7 @@ class Comparison:
 
 
 def find_changed(comparison: Comparison, targets: Sequence[Target]) -> list[Changed]:
-    """Returns the targets whose machine code differs. Sets the outcomes of all others."""
+    """Returns the kernels and problems whose machine code differs. Sets the outcomes of all others."""
     compared = [each for each in targets if not _end_without_code(comparison, each)]
     if not compared:
         return []
@@ -118,7 +118,7 @@ def end_by_static_facts(comparison: Comparison, changed: Sequence[Changed]) -> N
 
 
 def _end_without_code(comparison: Comparison, target: Target) -> bool:
-    """Sets a target's outcome if its code need not be compared. Returns whether it did."""
+    """Sets a target's outcome if its code need not be compared. Returns whether the outcome was set."""
     if target.failure is not None:
         comparison.end(target, "neither" if target.is_left_out else "failed", target.failure)
         return True
@@ -187,13 +187,13 @@ def _explain(comparison: Comparison, changed: Sequence[Changed]) -> list[Changed
 
 
 def _find_key_pair(changed: Changed) -> tuple[str, str] | None:
-    """Returns the names of the base's and the head's cubins in the store, or None if one is missing."""
+    """Returns the keys of the base's and the head's cubins in the store, or None if a cubin is missing."""
     base, head = changed.base[0].cubin, changed.head[0].cubin
     return None if base is None or head is None else (base.content_key, head.content_key)
 
 
 def _end_if_broken(comparison: Comparison, each: Changed) -> bool:
-    """Sets the outcome if no config compiles in one version, or if both versions fail alike. Returns whether it did."""
+    """Sets the outcome if no config compiles in one version or in both. Returns whether the outcome was set."""
     failures = [{_find_failure(code) for code in codes} for codes in (each.base, each.head)]
     if failures[0] == failures[1] and None not in failures[0]:
         comparison.outcomes[each.target] = each.outcome(kind="neither", reason=_find_failure(each.head[0]))
@@ -210,7 +210,7 @@ def _find_failure(code: Code) -> str | None:
 
 
 def end_if_identical(comparison: Comparison, each: Changed, name: Callable[[Code], object]) -> bool:
-    """Sets a target's outcome if all its configs have equal code in both versions. Returns whether it did."""
+    """Sets a target's outcome if both versions have equal code for all configs. Returns whether it was set."""
     named = [{config_option(code.config): name(code) for code in codes} for codes in (each.base, each.head)]
     if len(each.base) == len(each.head) == 1:
         named = [dict.fromkeys([""], name(codes[0])) for codes in (each.base, each.head)]

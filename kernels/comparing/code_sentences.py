@@ -52,7 +52,7 @@ def _diff_code(store: CubinStore, base_key: str, head_key: str) -> CubinDiff:
 
 
 def _list_dependence(store: CubinStore, base_key: str, head_key: str) -> Iterator[str]:
-    """Yields a sentence for each launch that may start before the previous one ends, in one version only."""
+    """Yields a sentence for each launch that is a programmatic dependent launch in only one version."""
     outcomes = [store.outcome(key) or {} for key in (base_key, head_key)]
     symbols = str(outcomes[1].get("symbol")).split("+")
     # the sides have equally many launches, but a bundle from before 2026-11-29 does not say which of them are

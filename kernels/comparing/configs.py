@@ -1,4 +1,4 @@
-"""Chooses the configs to compare: a recorded winner, else the shipped config, else all configs."""
+"""Chooses the configs to compare: the winner of a recorded sweep, else the shipped config, else all configs."""
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ MOST_TIES = 4
 
 
 class ConfigSource(enum.StrEnum):
-    """Says where configs come from. `auto` tries recording, shipped and sweep in this order."""
+    """The source of the configs to compare. `auto` tries recording, shipped and sweep in this order."""
 
     auto = "auto"
     recording = "recording"
@@ -32,7 +32,7 @@ class ConfigSource(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RecordedWinner:
-    """The winner of a recorded sweep, then the configs that tied with it. `finished_at` is empty if it is unknown."""
+    """The winning config of a recorded sweep, then the configs that tied. `finished_at` is empty if unknown."""
 
     kernel: str
     problem: str
@@ -44,7 +44,7 @@ class RecordedWinner:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The configs of one target in each version, the preferred one first."""
+    """The configs to compare for a kernel and problem, by version, the preferred config first."""
 
     source: ConfigSource
     base: tuple[Params, ...]
@@ -52,7 +52,7 @@ class Candidates:
 
 
 def read_winners(files: Iterable[Path]) -> tuple[RecordedWinner, ...]:
-    """Returns the winners in recordings and tuned tables. Raises BadRecording if a file cannot be read."""
+    """Returns the winning configs in recordings and tuned tables. Raises BadRecording if a file cannot be read."""
     return tuple(
         winner for file in files for winner in (_read_tuned if file.suffix == ".json" else _read_recording)(file)
     )
@@ -108,7 +108,7 @@ def choose_configs(
 
 
 def _find_recorded(target: "Target", gpu: str, winners: Sequence[RecordedWinner]) -> tuple[Params, ...]:
-    """Returns the newest winner recorded on this or a similar GPU, and its ties. Returns () if there is none."""
+    """Returns the configs of the newest recorded winner, or () if none was recorded. Prefers the same GPU model."""
     matching = [
         winner
         for winner in winners

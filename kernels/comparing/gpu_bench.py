@@ -16,7 +16,7 @@ class LaunchBench(Protocol[Work]):
     """A GPU that times pairs of cubins, or of baselines."""
 
     def launch_each(self, works: Sequence[Work]) -> Iterator[tuple[Work, LaunchResult]]:
-        """Times each pair once and yields it with its result."""
+        """Times each pair once and yields the pair with its result."""
 
 
 class GpuBench(LaunchBench[PairWork], Protocol):
@@ -25,7 +25,7 @@ class GpuBench(LaunchBench[PairWork], Protocol):
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
     ) -> tuple[Params, ...]:
-        """Returns the fastest config and its ties, or () if none gives right results. May raise MeasureFailed."""
+        """Returns the fastest config and all ties, or () if no config gives right results. May raise MeasureFailed."""
 
 
 def open_bench(gpu: device.Gpu, store_url: str, *, may_use_events: bool = False) -> PairBench:

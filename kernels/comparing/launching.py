@@ -22,7 +22,7 @@ def end_by_launches(
     is_spent: Callable[[], bool],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Times all changed targets until every verdict is final or `is_spent` returns True, and sets their outcomes."""
+    """Times each changed kernel until its verdict is final or `is_spent` returns True, and sets the outcomes."""
     picked = {
         (each.target.kernel, each.target.problem, ""): each
         for each in (_pick(comparison, each, bench) for each in changed)
@@ -66,7 +66,7 @@ def _make_work(comparison: Comparison, each: Changed) -> PairWork:
 
 
 def _pick(comparison: Comparison, each: Changed, bench: GpuBench) -> Changed | None:
-    """Returns the target with only the fastest config of each version. Returns None if it needs no timing."""
+    """Returns the code of the fastest config of each version, or None if there is nothing to time."""
     sides = []
     for library, codes in ((comparison.base, each.base), (comparison.head, each.head)):
         if len(codes) == 1:

@@ -34,7 +34,7 @@ OutcomeKind = Literal[
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of comparing one target. `reason` is a sentence if nothing was timed."""
+    """The result of comparing a kernel on one problem. If the comparison failed, `reason` is a sentence."""
 
     kernel: str
     problem: str

@@ -15,7 +15,7 @@ from tilewatch.text import COMMENT_CHARACTERS, fit_lines, plain, plain_code
 
 @dataclass(frozen=True)
 class About:
-    """Says what was compared, and how long it took. `gpu` is empty for comparisons without a GPU."""
+    """The subject and duration of a comparison. `gpu` is empty for comparisons without a GPU."""
 
     base: str
     head: str
@@ -27,7 +27,7 @@ class About:
 
 
 def write_lines(outcomes: Sequence[Outcome], about: About) -> list[str]:
-    """Returns a line for each timed target, the most urgent first. Untimed targets share lines."""
+    """Returns a line for each timed kernel and problem, the most urgent first, then lines on the untimed ones."""
     timed = []
     for each in (each for each in _sort(outcomes) if each.verdict):
         timed.append(f"{each.kernel} {each.problem}: {_write_statement(each)}")

@@ -1,8 +1,8 @@
-"""Computes confidence intervals of a change that stay valid although one looks at them before the last launch.
+"""Computes confidence intervals of a change that stay valid if they are also read before the last launch.
 
-The launch counts at which one looks are fixed beforehand. Each interval is that of the Wilcoxon signed-rank test
-(Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 2014, sections 3.1 and 3.3). It is exact for any
-symmetric noise.
+The launch counts at which the interval is read (looks) are fixed beforehand. Each interval is that of the Wilcoxon
+signed-rank test (Hollander, Wolfe & Chicken, "Nonparametric Statistical Methods", 2014, sections 3.1 and 3.3). It is
+exact for any symmetric noise.
 
 The probability of an error over all looks together is at most `error`. Each look may spend a part of it (Lan & DeMets,
 Biometrika 70, 1983). Up to t = launches / most launches, the looks spend A(t) = error (1 - exp(-4 t)) / (1 - exp(-4))
@@ -61,7 +61,7 @@ def estimate(changes: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=256)
 def list_critical_values(looks: tuple[int, ...], error: float) -> tuple[int, ...]:
-    """Returns for each look how many averages of pairs lie below the interval, or -1 if it has no interval."""
+    """Returns, for each look, how many averages of pairs lie below the interval, or -1 if the interval is infinite."""
     found, spent = [], 0.0
     for look in looks:
         released = error * math.expm1(-SPEND_GAMMA * look / looks[-1]) / math.expm1(-SPEND_GAMMA)
@@ -80,7 +80,7 @@ def _find_largest_rank_sum(launches: int, room: float) -> tuple[int, float]:
 
 @functools.lru_cache(maxsize=32)
 def _compute_tails(launches: int) -> Any:
-    """Returns an array whose element i is the probability of a rank sum of at most i. It holds only the lower half."""
+    """Returns an array of the probabilities of a rank sum of at most 0, 1, 2 …, up to half of the largest rank sum."""
     import numpy as np  # imported here, because it takes longer than a help text
 
     chances = np.zeros(launches * (launches + 1) // 4 + 1)

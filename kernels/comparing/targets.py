@@ -14,7 +14,7 @@ from tilewatch.kernels.results import Compiled, Params, Plan
 
 @dataclass(frozen=True)
 class Library:
-    """A library folder. `name` is for sentences, `revision` for commands; a working tree has no revision."""
+    """A version of a library folder. `revision` is None for a working tree."""
 
     name: str
     folder: Path
@@ -58,10 +58,10 @@ class Selection:
 def list_targets(
     base: Library, head: Library, selection: Selection, *, needs_packages: bool = False
 ) -> tuple[Target, ...]:
-    """Returns the kernels and problems of both versions, paired.
+    """Returns each kernel and problem with its plans in both versions.
 
     Raises NoConfigs, UnknownKernel or BadProblem if neither version has the selected kernel or problem. Raises
-    LibraryError if a failure to load would go unnoticed."""
+    LibraryError if a file that does not load could hide a change."""
     if not selection.archs:
         raise LibraryError("there is no architecture to compare for")
     sides = [(library, arch) for arch in selection.archs for library in (base, head)]
@@ -92,7 +92,7 @@ def list_targets(
 
 
 def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | Exception:
-    """Returns the plans of one version, or the error if it lacks the selected kernel, problem or a package."""
+    """Returns the plans of one version, or the exception if the version lacks the kernel, the problem or a package."""
     try:
         try:
             return catalog.read_library(library.folder, arch=arch, kernel=selection.kernel, problem=selection.problem)
@@ -106,7 +106,7 @@ def _read(library: Library, arch: str, selection: Selection) -> LibraryPlans | E
 
 
 def _pair(arch: str, base: tuple[Library, LibraryPlans], head: tuple[Library, LibraryPlans]) -> list[Target]:
-    """Returns the targets of both versions. Raises LibraryError if a new failure to load would go unnoticed."""
+    """Pairs the plans of both versions. Raises LibraryError if a file that newly fails to load could hide a change."""
     of_base, of_head = ({(plan.kernel, plan.problem): plan for plan in side[1].plans} for side in (base, head))
     targets = []
     for kernel, problem in dict.fromkeys([*of_head, *of_base]):

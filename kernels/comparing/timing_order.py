@@ -1,6 +1,6 @@
-"""Decides which pairs the GPU times next, and times them until every verdict is sure or the time is spent.
+"""Times pairs of base and head until every verdict is sure or the time is spent.
 
-Every pair is first launched once. Then come the pairs that seem most slowed down."""
+Each pair is first launched once. After that, the pairs that seem most slowed down are launched first."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Timing:
-    """The launches of a pair. `failure` says why nothing could be compared."""
+    """The times of a pair's launches. `failure` says why the pair could not be compared."""
 
     base_us: tuple[float, ...] = ()
     head_us: tuple[float, ...] = ()
@@ -37,7 +37,7 @@ class Timing:
 
 
 class TimingRun(Generic[Work]):
-    """Times pairs until their verdicts are sure."""
+    """Times pairs of base and head until their verdicts are sure."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TimingRun(Generic[Work]):
         known: Mapping[Key, Timing] | None = None,
         is_sure: Callable[[Verdict], bool] = lambda verdict: verdict.is_final,
     ) -> None:
-        """Begins with `known`, the launches of earlier runs. Times a pair until `is_sure` accepts its verdict."""
+        """Prepares to time each pair until `is_sure` accepts its verdict. `known` has the launches of earlier runs."""
         self._works: dict[Key, Work] = {work.key: work for work in works}
         self.timings: dict[Key, Timing] = {key: (known or {}).get(key, Timing()) for key in self._works}
         self._design, self._on_timing, self._is_sure = design, on_timing, is_sure
@@ -103,7 +103,7 @@ class TimingRun(Generic[Work]):
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:
-    """Yields the numbers of launches after which "slower" can be sure."""
+    """Yields the launch counts at which a pair can be judged as slower."""
     critical = list_critical_values(design.looks, FAMILY_ERROR / design.operators / 2)
     useful = zip(design.looks, critical, strict=True)
     return (look for look, outside in useful if outside >= 0 or look == design.looks[-1])

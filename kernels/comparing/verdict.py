@@ -1,11 +1,11 @@
-"""Judges one operator and problem by its launches so far, and says whether more launches are needed.
+"""Decides from its launches so far whether an operator is slower, and whether more launches are needed.
 
-Two kinds of statements have limits on their errors (kernels/comparing/sequential.py). "slower" and "faster": the
-probability of any wrong one in a whole comparison is at most FAMILY_ERROR. Each of k operators gets FAMILY_ERROR / k
-(Bonferroni). "not slower than x": the probability of a wrong one is at most NOT_SLOWER_ERROR / k for each operator.
+The probability that any "slower" or "faster" of a whole comparison is wrong is at most FAMILY_ERROR. Each of k
+operators gets FAMILY_ERROR / k (Bonferroni). The probability that an operator's "not slower than x" is wrong is at most
+NOT_SLOWER_ERROR / k (kernels/comparing/sequential.py).
 
-The printed interval is that of the last look alone. It missed the true change in 3 to 7 % of the comparisons with noise
-that was made up or recorded (benchmarks/compare.py, 2026-11-29)."""
+The printed interval is computed from the last look alone. It missed the true change in 3 to 7 % of the comparisons with
+simulated or recorded noise (benchmarks/compare.py, 2026-11-29)."""
 
 import math
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ Kind = Literal["slower", "faster", "not slower", "undecided"]
 
 @dataclass(frozen=True)
 class Design:
-    """The settings that are fixed before the first launch. `fail_over` and `margin` are shares."""
+    """The settings that are fixed before the first launch. `fail_over` and `margin` are fractions."""
 
     operators: int
     most_launches: int = MOST_LAUNCHES
@@ -58,20 +58,20 @@ class Design:
 
     @property
     def acceptable(self) -> float:
-        """Returns the largest slowdown, as a share, that still counts as "not slower"."""
+        """Returns the largest slowdown, as a fraction, that still counts as "not slower"."""
         return self.fail_over or self.margin or ACCEPTABLE
 
     @property
     def sought(self) -> float:
-        """Returns the smallest change, as a share, that is worth further launches."""
+        """Returns the smallest change, as a fraction, that is worth further launches."""
         margin = self.margin or MARGIN
         return min(margin, self.fail_over or margin)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one operator. Changes are shares: 0.018 is 1.8 % slower. `low` and `high` are the ends of the 95 %
-    interval. `is_over` means surely slower than allowed, `is_fine` surely not."""
+    """The verdict on one operator. Changes are fractions: 0.018 is 1.8 % slower. `low` and `high` are the ends of the
+    95 % interval. `is_over` means surely slower than allowed, `is_fine` surely not slower than allowed."""
 
     kind: Kind
     change: float

@@ -37,7 +37,7 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ComparisonWanted:
-    """Says what to compare: `names` are the toolchains, the base first. `fail_over` is a share."""
+    """The settings of a comparison of toolchains. `names` begins with the base. `fail_over` is a fraction."""
 
     names: tuple[str, ...]
     toolchains: Path
@@ -59,7 +59,7 @@ class ComparisonWanted:
 
 
 def compare_toolchains(wanted: ComparisonWanted, on_progress: OnProgress) -> ToolchainReport:
-    """Returns the report after this run. Raises ExpectedError if a toolchain, the GPU or a file cannot be used."""
+    """Makes or continues a report. Raises ExpectedError if a toolchain, the GPU or a file cannot be used."""
     started = time.monotonic()
     # A machine with a report's cubins can time them without any toolchain.
     has_report = wanted.report.exists()
@@ -103,7 +103,7 @@ def choose_archs(asked: tuple[str, ...], model: GpuSpec | None) -> tuple[str, ..
 
 
 def find_side(named: str, root: Path, environments: Path | None = None, *, may_be_missing: bool) -> ComparedSide:
-    """Returns the toolchain, baselines and driver that the text TOOLCHAIN[+ENVIRONMENT][@DRIVER] names."""
+    """Parses a text TOOLCHAIN[+ENVIRONMENT][@DRIVER] and returns the toolchain, its baselines and its driver."""
     if "/" in named:
         root, named = Path(named).absolute().parent, Path(named).name
     rest, _, driver = named.partition("@")
@@ -141,7 +141,7 @@ def _list_packages(side: ComparedSide) -> dict[str, str]:
 
 
 def _refuse_one_name(place: Workplace) -> None:
-    """Raises ExpectedError if two different toolchains have one name, because their cubins would be mixed."""
+    """Raises ExpectedError if two different toolchains have the same name, because their cubins would be mixed."""
     known: dict[str, Path | None] = {}
     for name, folder in ((side.toolchain.name, side.toolchain.folder) for side in place.sides):
         if known.setdefault(name, folder) != folder:

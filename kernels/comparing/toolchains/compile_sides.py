@@ -29,7 +29,7 @@ AT_ONCE = 24
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """A toolchain of a comparison, with its baselines and driver. An empty `driver` means any."""
+    """A toolchain to compare, with its baselines and driver. If `driver` is empty, any driver may be used."""
 
     name: str
     toolchain: Toolchain
@@ -50,11 +50,11 @@ class Workplace:
 
     @property
     def shared_store(self) -> str:
-        """Returns the URL of the store of cubins to time, from all toolchains."""
+        """Returns the URL of the store with the cubins to time."""
         return self.store_url or folder(self.cubins / "changed")
 
     def find_store(self, toolchain: str) -> str:
-        """Returns the URL of the store of cubins that one toolchain compiled."""
+        """Returns the URL of the store with all cubins that one toolchain compiled."""
         return self.store_url or folder(self.cubins / "compiled" / toolchain)
 
     def find_side(self, name: str) -> ComparedSide:
@@ -167,7 +167,7 @@ def _is_known(place: Workplace, report: ToolchainReport, target: Target) -> bool
 
 
 def keep_cubin(place: Workplace, toolchain: str, compiled: Compiled) -> str:
-    """Copies a cubin to the store of cubins to time. Returns its name there."""
+    """Copies a cubin to the store of cubins to time. Returns the cubin's name in that store."""
     assert compiled.content_key is not None
     cubin = CubinStore(place.find_store(toolchain)).cubin(compiled.content_key)
     name = hashlib.sha256(cubin).hexdigest()

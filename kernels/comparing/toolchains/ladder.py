@@ -1,9 +1,9 @@
 """Splits a loss of speed among the dependencies of a toolchain, such as compiler and driver.
 
 The loss says how much longer an operator takes with the head than with the base, relative to its main baseline. A point
-is 1 % of the base's time. Dependencies are swapped one at a time, in two orders. Each mix between base and head is
-called a rung. A dependency's share is the mean of its steps in both orders. For two dependencies, this is the Shapley
-value (L. S. Shapley, "A value for n-person games", 1953). The shares add up to the loss."""
+is 1 % of the base's time. The base's dependencies are swapped for the head's one at a time, in two orders. Each mix of
+base and head is called a rung. A dependency's share is the mean loss from its swap in both orders. The shares add
+up to the loss. For two dependencies, each is the Shapley value (L. S. Shapley, "A value for n-person games", 1953)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class MeasuredChange:
 
 @dataclass(frozen=True)
 class LossShare:
-    """The points of a loss that one dependency caused. `interaction` is how far the two orders of swapping differ."""
+    """One dependency's share of a loss, in points. `interaction` is how far the two orders of swapping differ."""
 
     dependency: str
     points: float
@@ -118,7 +118,7 @@ def read_driver_step(base: Timing | None, head: Timing | None) -> MeasuredChange
 def merge_unmeasured(
     group: Sequence[str], steps: Mapping[Swapped, MeasuredChange]
 ) -> tuple[Sequence[str], dict[Swapped, MeasuredChange]]:
-    """Returns a group of dependencies with its steps. A group that cannot be split becomes one dependency."""
+    """Returns dependencies and their steps. Merges the dependencies into one if steps are missing."""
     if _has_rungs(group, steps) or _has_rungs(group[::-1], steps):
         return group, dict(steps)
     merged = " and ".join(group)
@@ -152,7 +152,7 @@ def _split(groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChan
 def _list_steps(
     groups: Sequence[Sequence[str]], steps: Mapping[Swapped, MeasuredChange], direction: int
 ) -> dict[str, float]:
-    """Maps each dependency to its step, in points. `direction` of -1 swaps the dependencies in reverse."""
+    """Maps each dependency to its change in points. If `direction` is -1, swaps the dependencies in reverse order."""
     points, log = {}, 0.0
     for group in groups[::direction]:
         order = group[::direction]

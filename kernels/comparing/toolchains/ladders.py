@@ -1,4 +1,4 @@
-"""Finds which operators lost speed under a head, and how much of it each dependency caused."""
+"""Finds which operators lost speed under a head, and how much of the loss each dependency caused."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class OperatorLadder:
 
 
 def name_driver(driver: str) -> str:
-    """Returns the name under which a report keeps the launches with a driver."""
+    """Returns the key of the launches with this driver in a report."""
     return f"@{driver}"
 
 
@@ -52,7 +52,7 @@ def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
 
 
 def _find_ladder(report: ToolchainReport, of: Operator, head: ToolchainName) -> Ladder | None:
-    """Returns the split of an operator's loss under a head, or None if nothing of it was measured."""
+    """Returns the split of an operator's loss under a head, or None if no part of the loss was measured."""
     driver = report.base.versions.get(DRIVER) or report.gpus[of[2]].driver
     swapped = list_swapped({**report.base.versions, DRIVER: driver}, {DRIVER: driver, **head.versions})
     drivers = (report.frozen.get((*of, name_driver(each))) for each in (driver, head.versions.get(DRIVER, driver)))
@@ -101,7 +101,7 @@ def _read_code_steps(
 def _read_baseline_steps(
     report: ToolchainReport, of: Operator, head: ToolchainName, swapped: Sequence[str]
 ) -> dict[Swapped, MeasuredChange]:
-    """Maps each set of swapped dependencies to the loss that a faster baseline causes."""
+    """Maps each set of swapped dependencies to its effect on the baseline. A faster baseline counts as a loss."""
     sides = _list_rungs(report, head, BASELINES, swapped)
     found = {rung: read_step(report.baselines.get((*of, name))) for name, rung in sides.items()}
     return {rung: MeasuredChange(-step.log, step.half) for rung, step in found.items() if step is not None}

@@ -102,7 +102,7 @@ class ToolchainPair:
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """The seconds of compiling, over all configs that both toolchains compile."""
+    """The compile times in seconds, summed over all configs that both toolchains compile."""
 
     configs: int
     base_cpu_s: float

@@ -54,7 +54,7 @@ class ToolchainName:
 
 @dataclass(frozen=True)
 class GpuUsed:
-    """A GPU that was used. `wall_s` is the time spent on this GPU model, including compilation."""
+    """A GPU model that a report used. `wall_s` is all time spent on it, including compilation."""
 
     model: str
     name: str
@@ -92,7 +92,7 @@ class ToolchainReport:
         return any(key[2] == gpu_model and each.may_pass for of_kind in known for key, each in of_kind.items())
 
     def drop_passing_failures(self, gpu_model: str) -> None:
-        """Removes a GPU model's failures that may not occur again. The next run repeats these timings."""
+        """Clears a GPU model's failures that may not occur again, so that the next run repeats these timings."""
         for known in (self.frozen, self.retuned, self.baselines):
             passed = [key for key, each in known.items() if key[2] == gpu_model and each.may_pass]
             known |= {key: replace(known[key], failure=None, is_of_head=False, may_pass=False) for key in passed}

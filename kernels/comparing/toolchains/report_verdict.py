@@ -13,7 +13,7 @@ from tilewatch.kernels.device import gpu_model as find_model
 
 @dataclass(frozen=True)
 class GroupSafety:
-    """The verdict on all problems of a kernel under each head. `newest_safe` is the base if no head is safe."""
+    """A kernel's verdict under each head, over all problems. `newest_safe` is the base if no head is safe."""
 
     kernel: str
     by_head: Mapping[str, Safety]
@@ -26,7 +26,7 @@ def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns the design of an architecture's verdicts, by the number of pairs that differ."""
+    """Returns the statistical settings for an architecture, which depend on the number of pairs that differ."""
     return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
 
 
@@ -67,7 +67,7 @@ def list_untimed_archs(report: ToolchainReport) -> tuple[str, ...]:
 
 
 def judge_everything(report: ToolchainReport) -> tuple[OperatorSafety, ...]:
-    """Returns the verdicts for every GPU model that was used, or by static facts if none was."""
+    """Returns the verdicts from the times on each GPU model, or from static facts where nothing was timed."""
     on_gpus = [each for gpu_model in report.gpus for each in judge_report(report, gpu_model)]
     static = [each for arch in list_untimed_archs(report) for each in judge_statically(report, arch)]
     return (*on_gpus, *(each for each in static if not report.gpus or each.safety == "not safe"))

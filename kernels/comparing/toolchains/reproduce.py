@@ -1,4 +1,4 @@
-"""Writes a folder that shows others how one operator changed. It works without Tilewatch."""
+"""Writes a folder that shows how one operator's code changed, for readers without Tilewatch."""
 
 import base64
 import difflib
@@ -63,7 +63,7 @@ class ReproducedCase:
 def find_pair(
     report: ToolchainReport, kernel: str, problem: str, arch: str | None, head: str | None = None
 ) -> ToolchainPair:
-    """Returns a kernel's pair in the report, preferably one with differing code. Raises NothingToReproduce if none."""
+    """Returns the pair of a kernel and problem, preferably with differing code. Raises NothingToReproduce if none."""
     named = [
         pair
         for pair in report.pairs.values()
@@ -110,7 +110,7 @@ def write_case(case: ReproducedCase, out: Path) -> tuple[str, ...]:
 
 
 def _write_input(case: ReproducedCase, side: str, toolchain: Toolchain | None, out: Path) -> str:
-    """Writes one version's bytecode. Returns the command to compile it, or why there is none."""
+    """Writes one version's bytecode. Returns the commands that compile it, or a comment on why it is missing."""
     if toolchain is None:
         return f"# the {side} toolchain was not installed where this was written"
     pair, store = case.pair, folder(case.cubins / "recorded")

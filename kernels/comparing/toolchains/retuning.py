@@ -1,5 +1,5 @@
-"""Sweeps operators that got slower with a head toolchain, to find the head's own winner. Sweeps a part of each search
-space: the whole library would take 11 minutes of an H200 and 16 cores (17,800 configs)."""
+"""Sweeps operators that are slower with a head toolchain, to find their fastest configs with the head. Sweeps a part of
+each search space: the whole library would take 11 minutes of an H200 and 16 cores (17,800 configs)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ RecordedTimes = Mapping[tuple[str, str, str], Mapping[str, float]]
 
 
 def read_recorded_times(files: Iterable[Path], gpu_model: str) -> RecordedTimes:
-    """Returns the times of all configs in one recorded sweep of each problem. Prefers sweeps on this GPU model."""
+    """Returns each problem's times by config, from one recorded sweep per problem, preferably on this GPU model."""
     times: dict[tuple[str, str, str], dict[str, float]] = {}
     ranks: dict[tuple[str, str, str], tuple[bool, bool, str]] = {}
     for file in (each for each in files if each.suffix != ".json"):
@@ -65,7 +65,7 @@ class RetunedSpace:
 
 
 def choose_space(plan: Plan, times: RecordedTimes) -> RetunedSpace:
-    """Returns the configs to sweep, or all if nothing shows which are promising."""
+    """Returns the promising configs and some random ones to sweep, or all configs if there are no recorded times."""
     space = {config_key(trial.config): trial.config for trial in shuffle_trials(plan.trials)}
     of_plan = times.get((plan.kernel, plan.problem, plan.arch), {})
     recorded = {key: of_plan[key] for key in space if key in of_plan}

@@ -1,7 +1,7 @@
 """Judges whether a head toolchain is safe, per operator, problem and GPU model, and overall.
 
-Two times of each operator are compared with the base's. *Frozen*: the time of the base's config under the head.
-*Re-tuned*: the time of the winner of the head's own sweep."""
+Two times of each operator are compared with its time under the base. *Frozen*: the time of the base's config under the
+head. *Re-tuned*: the time under the head of the winner of a new sweep."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ ORDER: tuple[Safety, ...] = ("not safe", "safe if re-tuned", "unknown", "safe")
 
 @dataclass(frozen=True)
 class Retuning:
-    """The result of the head's own sweep. `side` is the winner, or None if the sweep found none."""
+    """The result of a sweep with the head toolchain. `side` is the winning config, or None if no config won."""
 
     tried: int
     compiled: int
@@ -39,12 +39,12 @@ class Retuning:
 
     @property
     def may_pass(self) -> bool:
-        """Returns whether a later sweep may succeed."""
+        """Returns whether the sweep failed and may succeed if repeated."""
         return self.failure is not None
 
     @property
     def certificate(self) -> str:
-        """Returns how much of the search space was tried, as the end of a sentence, or "" if its size is unknown."""
+        """Returns the end of a sentence that says how much of the search space was tried, or "" if unknown."""
         untried = self.space - self.tried
         if untried <= 0:
             return f"; all {self.space:,} configs were tried" if self.space else ""
@@ -85,7 +85,7 @@ def judge_operator(
     retuned: Timing | None = None,
     retuning: Retuning | None = None,
 ) -> OperatorSafety:
-    """Returns the verdict on an operator. `frozen` times the base's config, `retuned` the head's winner."""
+    """Returns the verdict on an operator. `frozen` is a timing of the base's config, `retuned` of the head's winner."""
     of_frozen, of_retuned = (None if each is None else each.judge(design) for each in (frozen, retuned))
     winner = None if retuning is None else retuning.winner
     moved_to = winner if winner is not None and winner != pair.base[0].config else None
@@ -125,7 +125,7 @@ def _judge_frozen(
 def _judge_retuned(
     pair: ToolchainPair, retuning: Retuning | None, retuned: Timing | None, verdict: Verdict | None
 ) -> tuple[Safety, str]:
-    """Returns the verdict on the winner of the head's own sweep, and the reason."""
+    """Returns the verdict on the winner of the sweep with the head, and the reason."""
     if retuning is None:
         return "not safe", "not re-tuned"
     if retuning.winner is None:

@@ -61,7 +61,7 @@ class ToolchainTimer:
         return self.gpu.model
 
     def run(self, minutes: float | None, times: Callable[[], RecordedTimes] | None) -> bool:
-        """Times until every verdict is sure or the minutes are spent. Returns whether the minutes are spent."""
+        """Times pairs until every verdict is sure or the minutes are spent. Returns whether the minutes are spent."""
         started = time.monotonic()
         used = self.report.gpus.get(self.model.slug, GpuUsed(self.model.slug, self.gpu.name, self.gpu.driver))
 
@@ -174,7 +174,7 @@ class ToolchainTimer:
         is_spent: Callable[[], bool],
         is_sure: Callable[[Verdict], bool] = is_answered,
     ) -> None:
-        """Times each pair's base beside the given code. Leaves out heads that need another driver."""
+        """Times the base's code of each pair beside the given code. Skips heads that need another driver."""
         here = self.gpu.driver
         other = {side.name for side in self.report.sides if side.versions.get(DRIVER, here) != here}
         works = [
@@ -227,7 +227,7 @@ class ToolchainTimer:
         return [each.pair for each in judged if each.frozen is not None and each.frozen.is_over]
 
     def _list_baseline_works(self, sides: Sequence[ComparedSide]) -> list[BaselineWork]:
-        """Lists the baselines to time in the base's environment and in each of these environments."""
+        """Lists the baselines to time with the base's packages and with the packages of each of `sides`."""
         base, names = self.place.sides[0], {each.name: each for each in self.report.sides}
         others = [side for side in sides if side.environment != base.environment]
         of_arch = (pair.kernel for pair in self.report.pairs.values() if pair.arch == self.model.arch)

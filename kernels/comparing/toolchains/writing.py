@@ -281,7 +281,7 @@ def _summarize(report: ToolchainReport, arch: str, head: str) -> str:
 
 
 def _list_moved(report: ToolchainReport, arch: str, head: str) -> Iterator[str]:
-    """Yields lines about operators whose code changed in more than the number of instructions."""
+    """Yields lines about operators whose static facts changed, apart from the number of instructions."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pair in report.pairs.values():
         moved = [each for each in pair.moved if not each.startswith("instructions ")]
