@@ -1,4 +1,4 @@
-"""Answers the requests of child role `compile`: compiles the launches of a config to cubins, or hashes their code.
+"""Compiles the kernel launches of a config to cubins, or hashes the launches, in a child process.
 
 This process never runs code of a library, so that no commit can change the stored files."""
 
@@ -33,7 +33,7 @@ _store = functools.cache(CubinStore)
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the outcome of compiling or hashing a config. A config that fails has an outcome too."""
+    """Returns the result of compiling or hashing a config. A failing config raises no exception."""
     ask = request["ask"]
     if ask == "ready":  # everything this role needs was imported
         return {"compiler": compiler_version(), "files": find_compiler_files()}

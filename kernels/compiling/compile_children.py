@@ -22,7 +22,7 @@ class BuildError(ExpectedError):
 
 class CompileChildren:
     def __init__(self, packages: Path | None, cubins: LocalCubins) -> None:
-        """Starts no child yet. `packages` is a toolchain's folder, or None for the installed toolchain."""
+        """Starts no child before the first use. `packages` is a toolchain's folder; None is the installed toolchain."""
         self._packages, self._cubins = packages, cubins
         self._tracers: dict[tuple[str, Interpreter | None], ChildProcess] = {}
         """Maps a library's folder and interpreter to the library's tracing child, the least recently used first."""

@@ -1,4 +1,4 @@
-"""Compiles the configs of plans on this machine in several processes, without queue or database."""
+"""Compiles configs on this machine in several processes, without a job queue or a database."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ def shuffle_trials(trials: Sequence[PlannedTrial]) -> list[PlannedTrial]:
 def compile_plan(
     library: Path, plan: Plan, store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[PlannedTrial, Compiled]]:
-    """Compiles a plan's trials, and yields each trial with its outcome."""
+    """Compiles every config of a plan, and yields each planned trial with the compiler's outcome."""
     for _, trial, outcome in compile_plans([(library, plan)], store_url, jobs=jobs, limit_s=limit_s):
         yield trial, outcome
 
@@ -28,7 +28,7 @@ def compile_plan(
 def compile_plans(
     plans: Sequence[tuple[Path, Plan]], store_url: str, *, jobs: int, limit_s: float = LIMIT_S
 ) -> Iterator[tuple[int, PlannedTrial, Compiled]]:
-    """Compiles the trials of several plans. Yields the plan's index, the trial and its outcome."""
+    """Compiles the configs of several plans. Yields (index of the plan, planned trial, compiler's outcome)."""
     trials = [(number, trial) for number, (_, plan) in enumerate(plans) for trial in shuffle_trials(plan.trials)]
     with CompilerPool(store_url, jobs=jobs, limit_s=limit_s) as pool:
         works = [partial(_compile, *plans[number], trial) for number, trial in trials]

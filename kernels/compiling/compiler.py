@@ -35,7 +35,7 @@ MiB (sm_90 and sm_100, tileiras 13.4, 2026-11). Two compilers fit a machine with
 
 @dataclass(frozen=True)
 class CodeIdentity:
-    """Hashes of a config's code and of its launches. Both are None if the config has no valid code."""
+    """Hashes of a config's code and of its launch arguments. If the code is invalid, both hashes are None."""
 
     content_key: str | None = None
     launch_sha256: str | None = None
@@ -64,14 +64,13 @@ class Compiler:
 
     @property
     def version(self) -> str:
-        """Returns the versions of the compiler's parts and the limits, in one line."""
+        """Returns the compiler's version, CPU time limit and memory limit in one line."""
         return f"{self._read_toolchain_version()} limit {self.limit_s:g}s {self.memory_bytes / 2**30:g}GiB"
 
     def compile(
         self, library: Path, kernel: str, problem: str, config: Params, arch: str, *, code_key: str | None = None
     ) -> Compiled:
-        """Compiles one config and returns its outcome. Raises PackageMissing if host code needs a package that is
-        missing here, and BuildError if nothing can be compiled here."""
+        """Compiles a config and returns the outcome. Raises BuildError, or PackageMissing for a missing package."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("read", request)
@@ -103,8 +102,7 @@ class Compiler:
         code_key: str,
         compiler: str | None = None,
     ) -> Mapping[str, Any]:
-        """Traces the launches of a config, stores them for machines that cannot run its host code, and returns them as
-        JSON. Raises BuildError if tracing fails."""
+        """Traces a config's launches, stores them for other machines, and returns them as JSON. Raises BuildError."""
         wanted = compiler or self._read_toolchain_version()
         request = self._make_request(library, kernel, problem, config, arch)
         try:
@@ -135,7 +133,7 @@ class Compiler:
         return self._make_outcome(answer, arch)
 
     def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
-        """Returns hashes of a config's code and launches, without compiling."""
+        """Returns hashes of a config's code and launch arguments, without compiling."""
         request = self._make_request(library, kernel, problem, config, arch)
         try:
             traced = self._ask_tracer("identify", request)

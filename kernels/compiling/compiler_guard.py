@@ -1,7 +1,7 @@
 """Kills a compiler that takes too much resident memory or CPU time.
 
-RLIMIT_DATA would count reserved memory too: 1.25 GiB were enough for all compilations on 2 cores and for none on 16. On
-a busy machine, 120 of 1,002 compilations took over 15 s, but at most 5.4 CPU seconds (2026-11)."""
+RLIMIT_DATA cannot replace this check, because it counts reserved memory: 1.25 GiB sufficed on 2 cores, but not on 16.
+On a busy machine, 120 of 1,002 compilations took over 15 s, but at most 5.4 s of CPU time (2026-11)."""
 
 import contextlib
 import os

@@ -65,7 +65,7 @@ class CompilerInput:
             raise NeedsLibraries(f"the kernel is linked with {linked} of this machine")
 
     def identify(self) -> dict[str, Any]:
-        """Returns everything on which the machine code depends. Bytecode and libraries are hashed."""
+        """Returns all fields by name, with hashes in place of bytecode and linked libraries."""
         hashed = {
             "bytecode": hash_without_positions(self.bytecode),
             "libraries": [hashlib.sha256(each.content).hexdigest() for each in self.libraries],

@@ -60,7 +60,7 @@ def write_failure(failure: str) -> dict[str, Any]:
 
 
 def write_code(code: ConfigCode, *, movable: bool, named: bool) -> dict[str, Any]:
-    """Returns the code as JSON. If `movable`, raises NeedsLibraries for code that only this machine can compile."""
+    """Returns the launches as JSON, with a hash if `named`. If `movable`, raises NeedsLibraries for linked files."""
     inputs = {each.launch_key: each.make_input() for each in code.launches}
     if movable:
         for each in inputs.values():

@@ -1,7 +1,7 @@
-"""Runs nvcc for processes that hold a GPU, but only after they have released the GPU.
+"""Compiles DeepGEMM's kernels with nvcc while no process holds the GPU.
 
 DeepGEMM calls nvcc in the middle of a launch, which kept the GPU from others for up to 90 s (H200, 2026-11-28). Here
-such a launch fails. Its kernel is compiled without the GPU, and the next launch finds it."""
+such a launch fails, nvcc compiles the kernel without the GPU, and the next launch uses the compiled kernel."""
 
 import os
 import shlex
@@ -63,11 +63,11 @@ class DeferredNvcc:
         self._folder.cleanup()
 
     def make_environment(self) -> Mapping[str, str]:
-        """Returns environment variables for a process whose missing kernels are compiled later."""
+        """Returns environment variables that make a process save the sources of missing kernels for `compile`."""
         return {NVCC: str(self._script), WANTED: tempfile.mkdtemp(prefix="wanted-", dir=self._folder.name)}
 
     def take_wanted(self, environment: Mapping[str, str]) -> list[Path]:
-        """Returns the sources that a process left to compile since the last call."""
+        """Returns the kernel sources that a process has saved since the last call."""
         taken = []
         for source in sorted(Path(environment[WANTED]).glob("*.cu")):
             flags = source.with_suffix(".flags")

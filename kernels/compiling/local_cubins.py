@@ -25,7 +25,7 @@ class LocalCubins:
         return self._url if self.remote is None else folder(Path(self._make_folder()))
 
     def prepare_child(self) -> str:
-        """Makes a folder in which a new child writes. Returns the folder that the child reads."""
+        """Makes a new output folder for a child, and returns the child's input folder."""
         path, self.made = find_folder(self.url), self._make_folder()
         with contextlib.suppress(OSError):  # the child reports why the folder is unusable
             Path(path).mkdir(parents=True, exist_ok=True)

@@ -100,5 +100,5 @@ def read_bundle(content: bytes) -> dict[str, bytes]:
 
 
 def list_code(stored: bytes) -> dict[str, bytes]:
-    """Returns the files of a bundle by launch key. A single file has the key ""."""
+    """Returns the files in a ZIP bundle by launch key, or any other file under the key ""."""
     return read_bundle(stored) if stored.startswith(ZIP) else {"": stored}

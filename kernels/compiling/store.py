@@ -1,8 +1,8 @@
-"""Stores cubins by content key, in a folder or in an object store (`s3://`, with the extra s3).
+"""Stores cubins by content key, in a folder or in an object store (`s3://`, if the extra `s3` is installed).
 
 `<content key>.json` is the outcome of a compilation, `<content key>.cubin` its machine code, and `<content
-key>.tileirbc` its bytecode. A failed compilation has only an outcome. `<key>.recorded` is the traced code of a config
-whose host code runs on some machines only."""
+key>.tileirbc` its bytecode. A failed compilation has only an outcome. `<key>.recorded` holds the traced launches of a
+config for machines that cannot run the config's host code."""
 
 import json
 import os
@@ -45,11 +45,11 @@ class CubinStore:
         self.is_folder = isinstance(self._files, LocalFileSystem)
 
     def outcome(self, content_key: str) -> dict[str, Any] | None:
-        """Returns the outcome of a compilation, or None if it is not stored or its cubin is lost."""
+        """Returns the outcome of a compilation, or None if the outcome or the cubin is missing."""
         return self.outcomes((content_key,)).get(content_key)
 
     def outcomes(self, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns the stored outcomes of compilations by key. Leaves out outcomes whose cubin is lost."""
+        """Returns the stored outcomes of compilations by key, without outcomes whose cubin is missing."""
         of = {self._path(key, "json"): key for key in keys}
         if not of:
             return {}
@@ -122,7 +122,7 @@ class CubinStore:
         return f"{self._made if is_made else self._root}/{name}"
 
     def _write(self, key: str, kind: str, data: bytes) -> None:
-        """Writes a file completely or not at all. Two workers may write the same file."""
+        """Writes a file atomically, because two workers may write the same file."""
         path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
             # No folder is made here: s3fs would create a missing bucket.
@@ -143,7 +143,7 @@ class CubinStore:
 
 
 def require_room() -> None:
-    """Raises StoreError if the disk of temporary files is full. A full disk could make configs fail."""
+    """Raises StoreError if the disk of temporary files is full, which could make any config fail."""
     if shutil.disk_usage(tempfile.gettempdir()).free < ROOM_BYTES:
         raise StoreError(f"no space is left in {tempfile.gettempdir()}")
 

@@ -1,4 +1,4 @@
-"""Answers the requests of child role `trace`: runs a library and returns the launches of a config as JSON."""
+"""Runs a library in a child process, and returns the kernel launches of a config as JSON."""
 
 from collections.abc import Mapping
 from typing import Any

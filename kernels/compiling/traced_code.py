@@ -65,7 +65,7 @@ class LaunchInput:
 
 @dataclass(frozen=True)
 class TracedCode:
-    """The launches of a config as another process traced them. `launch_sha256` is None if it was not requested."""
+    """The traced launches of a config. `launch_sha256` is None if no hash was requested."""
 
     launches: tuple[LaunchInput, ...]
     launch_sha256: str | None

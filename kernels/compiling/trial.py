@@ -1,4 +1,4 @@
-"""Tests whether a toolchain can compile, with one config of Tilewatch's own library."""
+"""Tests a toolchain by compiling one of the kernels that come with Tilewatch."""
 
 import tempfile
 from pathlib import Path

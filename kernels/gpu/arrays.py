@@ -68,7 +68,7 @@ def random(array: Array, generator: Any, make: Make = make_empty) -> Any:
 
 
 def _make_exponents(values: Any, dtype: str) -> Any:
-    """Returns exponents of random scales, made from normally distributed values."""
+    """Returns exponents for random scale factors, made from normally distributed values."""
     if dtype == "float8_e8m0fnu":
         return values
     # DeepGEMM reads only a scale's exponent there.
@@ -80,7 +80,7 @@ def _make_exponents(values: Any, dtype: str) -> Any:
 def make_input_sets(
     specs: Sequence[Array], given: Mapping[str, Any], seed: int, sets: int, make: Make = make_empty
 ) -> list[dict[str, Any]]:
-    """Returns a list of input sets, each by array name. The values in a set do not depend on the number of sets."""
+    """Returns a dictionary of arrays by name for each input set. Asking for more sets does not change earlier sets."""
     generator = cupy.random.default_rng(seed)
     fitted = {spec.name: fit(spec, given[spec.name]) for spec in specs if spec.fill == "given"}
     return [
@@ -93,7 +93,7 @@ def make_input_sets(
 
 
 def fit(spec: Array, values: np.ndarray) -> np.ndarray:
-    """Converts given values to the raw type of their array. Raises BadValues if they do not fit."""
+    """Converts values to an array's raw type. Raises BadValues if shape or values do not fit."""
     if values.shape != spec.shape:
         raise BadValues(f"the values of array {spec.name} have the shape {values.shape}, expected {spec.shape}")
     with np.errstate(invalid="ignore"):
@@ -176,7 +176,7 @@ def _find_largest(kernel: Any, *arrays: Any) -> float:
 
 
 def list_rows(*arrays: Any) -> Iterator[list[Any]]:
-    """Yields arrays of equal shape as matrices with rows of ROW elements, then the remaining elements."""
+    """Yields the arrays as matrices of ROW columns, then their remaining elements as one shorter row."""
     # CuPy reduces a row in one thread block: one row of 4096 x 7168 took 25 ms (H200, 2026-11).
     flat = [each.reshape(-1) for each in arrays]
     whole = flat[0].size - flat[0].size % ROW

@@ -1,4 +1,4 @@
-"""Describes one launch of a stored cubin as data, for a profiled process that may not run library files."""
+"""Describes one launch of a stored cubin as data, so that a process without library files can profile the launch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

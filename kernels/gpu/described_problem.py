@@ -1,4 +1,4 @@
-"""Describes one problem of a library file's kernel as plain values, for the process that measures it."""
+"""Describes a kernel's problem and launches as data, for the process that measures them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ class ConfigLaunch:
 
 @dataclass(frozen=True)
 class DescribedProblem:
-    """A problem and its launches as plain values. `launches` has a sentence for a config that cannot be launched."""
+    """A problem and its launches as data. `launches` maps each config to a launch or an error message."""
 
     kernel: str
     sizes: Mapping[str, int]

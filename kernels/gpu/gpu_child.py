@@ -1,4 +1,4 @@
-"""Answers requests of child role `gpu`: prepares a problem, checks and times configs, and runs paired rounds."""
+"""Prepares a problem, and checks and times its configs and baselines, in a child process that holds the GPU."""
 
 import gc
 import math
@@ -155,7 +155,7 @@ def _introduce(prepared: Prepared) -> Mapping[str, Any]:
 
 
 def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Adds the right results to a prepared problem. Returns facts about the problem and the GPU."""
+    """Adds reference results to a prepared problem. Returns facts about the problem and the GPU."""
     assert isinstance(prepared, PreparedProblem)
     if "place" in request:
         prepared.expect(references.use(request["place"]))
@@ -165,7 +165,7 @@ def _expect(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _try_config(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Checks and times a config. Returns its status, with samples in microseconds or a failure."""
+    """Checks and times a config. Returns a status, and samples in microseconds or an error message."""
     misfit = prepared.find_misfit(request)
     if misfit is not None:
         return {"status": "wrong", "error": None, "failure": misfit}
@@ -217,7 +217,7 @@ def _time(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _prepare_baselines(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Prepares and checks baselines, and returns details of each. With `only_launched`, they are not checked."""
+    """Prepares baselines, checks their results unless `only_launched`, and returns details by baseline name."""
     details: dict[str, Any] = {}
     for name in request["names"]:
         try:
@@ -264,7 +264,7 @@ def _verify_baseline(prepared: Prepared, name: str, baseline: BaselineLaunch) ->
 
 
 def _run_rounds(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the microseconds of configs and baselines in paired rounds, and GPU telemetry."""
+    """Times configs and baselines in rounds. Returns microseconds and GPU telemetry, or a reason under "no_graph"."""
     before = prepared.telemetry.read("before rounds")
     try:
         entries = [prepared.entry(identity, as_graph=request.get("as_graph", False)) for identity in request["ids"]]
@@ -292,7 +292,7 @@ def _run_canary(prepared: Prepared, request: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _look(_: Prepared, __: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns an empty answer, to which `answer` adds other processes on the GPU."""
+    """Does nothing. `answer` adds the GPU's other processes to the empty result."""
     return {}
 
 
@@ -317,7 +317,7 @@ beside such a process are discarded (kernels/measuring/other_processes.py)."""
 def _take_samples(
     prepared: Prepared, ids: list[int], rounds: int, *, sets: Sequence[int] = (), rest: bool = True
 ) -> list[list[float]]:
-    """Returns the microseconds of kept configs. Raises WrongWhenTimed if a result is wrong."""
+    """Returns samples in microseconds, one list per config. Raises WrongWhenTimed if a result is wrong."""
     entries = [prepared.entry(identity) for identity in ids]
     timed = _time_entries(prepared, entries, rounds, seed=len(prepared.loaded), sets=sets, rest=rest)
     _refuse_changed_input(prepared)

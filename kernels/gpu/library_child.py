@@ -1,4 +1,4 @@
-"""Answers the requests of child role `library`, which runs a library beside the measuring process.
+"""Runs a library's code in a child process beside the measuring process.
 
 This process describes the launches and computes the right results. It ends before the first timed launch, unless an
 operator can only be measured by running its host code."""
@@ -45,7 +45,7 @@ def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _import(library: Path) -> Mapping[str, Any]:
-    """Imports the library and creates the CUDA context before this process gets the GPU to itself."""
+    """Imports the library and creates the CUDA context."""
     # Done later, this would take 0.5 s of GPU time (H100, 2026-11-28).
     load(library)
     values = cupy.random.default_rng(0).standard_normal((16, 16), dtype=cupy.float32)

@@ -21,7 +21,7 @@ def read_loaded_versions(package: str) -> tuple[str, ...]:
 
 
 def list_versions(package: str, maps: str, call: Callable[[str, str], int]) -> tuple[str, ...]:
-    """Returns a package's versions in the text of /proc/self/maps. `call` calls a function of a library file."""
+    """Returns the versions that `call` reads from a package's library files in `maps` (/proc/self/maps)."""
     start, function = VERSION_OF[package]
     lines = (line.split(maxsplit=5) for line in maps.splitlines())
     files = dict.fromkeys(line[5] for line in lines if len(line) == 6 and Path(line[5]).name.startswith(start))

@@ -1,4 +1,4 @@
-"""Prepares one problem of a library file's kernel on the GPU, and launches and checks its configs. Runs no library."""
+"""Prepares one problem of a kernel on the GPU, and launches and checks its configs, without library code."""
 
 import random
 import tempfile
@@ -146,7 +146,7 @@ class PreparedProblem:
         return LoadedConfig(launch, function, given)
 
     def _find_launch(self, request: Mapping[str, Any]) -> tuple[ConfigLaunch, tuple[Array | Scalar, ...]]:
-        """Returns the launch and the arguments of a config that fits."""
+        """Returns a config's launch and the launch's arguments."""
         side = self._find_side(request)
         assert side is not None
         launch = side.find_launch(request["config"])
@@ -254,7 +254,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def take_references(described: DescribedProblem, shared: Sequence[Mapping[str, Any]]) -> list[dict[str, Reference]]:
-    """Copies the right results of each compared input set. Raises LibraryError if an output is invalid."""
+    """Copies the reference results of each compared input set, by output name. Raises LibraryError for bad results."""
     wanted = min(CHECKED_SETS, count_sets(described.inputs))
     if len(shared) != wanted:
         raise LibraryError(

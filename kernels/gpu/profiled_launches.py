@@ -1,6 +1,6 @@
 """Launches stored cubins under Nsight Compute: `python -m tilewatch.kernels.gpu.profiled_launches FILE`.
 
-FILE describes the launches, because this process is not sandboxed and may not read a library."""
+FILE describes the launches as data, because this process has no sandbox and must not run library code."""
 
 import base64
 import json
@@ -49,7 +49,7 @@ def _load(cubin: bytes, symbol: str, place: Path) -> Any:
 
 
 def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> None:
-    """Launches all kernels of a run several times, each time from the same memory."""
+    """Launches all kernels of a run several times, each time with the same initial memory."""
     memory = [_make_memory(each) for each in described.memory]
     before = [each.copy() for each in memory]
     launches = [
@@ -69,7 +69,7 @@ def _run(described: DescribedRun, cubins: Mapping[str, bytes], place: Path) -> N
 
 
 def _make_memory(content: FirstContent) -> Any:
-    """Returns an allocation with its first content, as bytes."""
+    """Returns an allocation with the described initial content, as bytes."""
     if content.values is not None:
         return cupy.asarray(np.frombuffer(base64.b64decode(content.values), dtype=np.uint8))
     if content.dtype is None:

@@ -1,4 +1,4 @@
-"""Copies the right results of several problems out of the library's process, so that it can end before any timing."""
+"""Copies reference results of several problems, so that the library process can end before any timing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _taken: dict[int, Sequence[Mapping[str, Reference]]] = {}
 
 
 def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Copies the right results of a planned problem, and returns whether more fit into memory."""
+    """Copies a problem's reference results. Returns an error message or None, and whether there is room for more."""
     try:
         _taken[request["place"]] = take_references(read_problem(request["problem"]), request["outputs"])
     except LibraryError as error:
@@ -30,5 +30,5 @@ def take_ahead(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def use(place: int) -> Sequence[Mapping[str, Reference]]:
-    """Returns the right results of a planned problem, and removes them here."""
+    """Removes and returns the copied reference results of the problem with the number `place`."""
     return _taken.pop(place)

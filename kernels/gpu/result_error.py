@@ -1,11 +1,11 @@
 """Measures how far a result is from its reference, and decides whether the result is accepted.
 
 Whole numbers and booleans are compared exactly. Floating-point results must pass two measures. The first measure is the
-largest |result - reference| as a share of the reference's largest finite magnitude. One large element can hide the
-errors of all others in it. The second measure is the mean of min(1, |result - reference| / (|reference| + typical))
-over 4,096 neighbours, and the worst mean counts. `typical` is the median magnitude of the elements that are not 0. This
-is numpy.isclose's test, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol. A median is robust: half of
-all elements must change before it changes (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4)."""
+largest |result - reference| as a share of the reference's largest finite magnitude. It can miss the errors of all other
+elements if one element is large. The second measure is min(1, |result - reference| / (|reference| + typical)), averaged
+over 4,096 neighbours; the largest average counts. `typical` is the median magnitude of the elements that are not 0. The
+test is that of numpy.isclose, |e| <= rtol |r| + atol with atol = rtol x typical, solved for rtol. A median is robust:
+half of all elements must change before it changes (Huber and Ronchetti, "Robust Statistics", 2009, section 1.4)."""
 
 import functools
 import math
@@ -48,7 +48,7 @@ FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 
 @dataclass(frozen=True)
 class Reference:
-    """The values that a result must have, on the GPU. NaN accepts any result."""
+    """The values that a result must have, on the GPU. NaN means that any value is accepted."""
 
     values: Any
     scale: float  # largest finite magnitude; 0 for int64
@@ -82,7 +82,7 @@ class Result:
 
 @dataclass(frozen=True)
 class ResultError:
-    """The two measures of a launch's worst result. `failure` says why it is refused, or is None."""
+    """The two error measures of a launch. `failure` says why a result is refused, or is None."""
 
     largest: float
     mean: float
@@ -214,7 +214,7 @@ def _reduce(kernel: Any, *compared: Any) -> Any:
 
 @functools.cache
 def _make_largest(raw: str) -> Any:
-    """Compiles the kernel that finds the largest |x - y|. A NaN in y counts 0, a NaN in x is infinite."""
+    """Compiles the kernel that finds the largest |x - y|. NaN in y is ignored, and NaN in x gives infinity."""
     return _make_kernel(raw, "(isnan(y) ? 0 : X == y ? 0 : ABS(X - y) <= MAX ? ABS(X - y) : INF)", "max(a, b)")
 
 

@@ -1,4 +1,4 @@
-"""Times configs and baselines in rounds: each once per round, in random order. The GPU rests after bursts."""
+"""Times configs and baselines in rounds. Each round launches all of them once, in random order."""
 
 import itertools
 import random
@@ -64,19 +64,19 @@ def count_at_once(round_us: float) -> int:
 
 
 def find_rests_us(rounds: int, round_us: float) -> float:
-    """Returns for how many microseconds in total the GPU rests during some rounds."""
+    """Returns the total microseconds for which the GPU rests during a number of rounds."""
     return rounds // count_at_once(round_us) * REST_S * 1e6
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Draws the timed launches whose results are compared."""
+    """Selects at random the timed launches whose results are compared."""
 
     sets: Sequence[int]  # the input sets that have a reference
     draws: random.Random
 
     def draw(self, entries: Sequence[Entry], rounds: int) -> "dict[int, DrawnRound]":
-        """Returns the rounds in which results are compared, by number."""
+        """Selects rounds at random for each entry, and returns the selected rounds by round number."""
         drawn: dict[int, DrawnRound] = {}
         parts = max(1, rounds // CHECK_EVERY)
         for index, part in itertools.product(range(len(entries)), range(parts)):
@@ -90,7 +90,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class DrawnRound:
-    """A round's input set, and the entries whose results are compared in it."""
+    """A round in which results are compared: its input set, and the entries to compare."""
 
     turn: int
     entries: set[int]

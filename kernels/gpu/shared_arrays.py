@@ -20,13 +20,13 @@ SHARED_TYPES = ("float32", "float64", "int64")
 
 
 def share(array: Any, dtype: str) -> dict[str, Any]:
-    """Returns an array's description for JSON, with which another process copies the array."""
+    """Shares an array with another process. Returns a handle, the shape and the type, for use with `take`."""
     array = cupy.ascontiguousarray(array, dtype=dtype)
     return {"handle": share_bytes(array.data.ptr, array.nbytes), "shape": list(array.shape), "dtype": dtype}
 
 
 def find_shared_type(reference: str, result: str) -> str:
-    """Returns the type in which right results are shared with another process."""
+    """Returns the type to which reference results are converted before another process reads them."""
     whole = [any(name in each for name in ("int", "bool")) for each in (reference, result)]
     if all(whole):
         return "int64"  # whole numbers are compared exactly
@@ -61,7 +61,7 @@ def take(shared: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
 
 
 def take_bytes(handle: str, own: Any, what: str) -> None:
-    """Fills an array with another process's bytes. Raises LibraryError if that fails."""
+    """Fills array `own` with another process's bytes. Raises LibraryError if that fails."""
     named = bytes.fromhex(handle)
     if len(named) != HANDLE_BYTES:
         raise LibraryError(f"{what} has no handle of {HANDLE_BYTES} bytes")

@@ -18,7 +18,7 @@ def do_nothing() -> None:
 
 
 class Timer(Protocol):
-    """Times launches. `spans_us` has the times of the last launches, gaps between kernels included."""
+    """Times launches. `spans_us` has the last launches' times from first kernel start to last kernel end."""
 
     name: Literal["cupti", "events"]
     spans_us: list[float]
@@ -32,8 +32,8 @@ class Timer(Protocol):
         names: Sequence[tuple[str, ...]],
         before: Callable[[], None] = do_nothing,
     ) -> list[float]:
-        """Calls each launch once, and returns the microseconds of each. Between two calls, no kernel in `names` may
-        run."""
+        """Times each launch in microseconds, after a call of `before`. `names` has the kernel names of each launch,
+        which `before` must not run."""
 
 
 def timer(wanted: str | None = None) -> Timer:
@@ -59,7 +59,7 @@ def forbid_persisting_l2() -> None:
 
 
 class Flush:
-    """Empties the L2 cache by writing twice its size. It uses no kernel, so the timer records nothing."""
+    """Empties the L2 cache with a memset of twice the cache's size, which the timer does not record as a kernel."""
 
     def __init__(self) -> None:
         forbid_persisting_l2()

@@ -1,4 +1,4 @@
-"""Tests whether a library's process can use the GPU as an operating-system user of its own."""
+"""Tests whether a library's process can use the GPU under a separate operating-system user."""
 
 import os
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""Decides what a GPU measures next. The GPU itself is used by child processes."""
+"""Measures kernels by sending requests to child processes that use the GPU."""

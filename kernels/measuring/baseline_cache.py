@@ -37,7 +37,7 @@ MOST_LAUNCHES = 8
 
 @dataclass(frozen=True)
 class SeriesToPrepare:
-    """One problem of a library's kernel, and its baselines."""
+    """A problem of a kernel, and the baselines to prepare for this problem."""
 
     library: Path
     kernel: str
@@ -54,7 +54,7 @@ OnDone = Callable[[SeriesToPrepare], object]
 
 
 def fill(series: Sequence[SeriesToPrepare], gpu_uuid: str, store_url: str, on_done: OnDone = id) -> list[str]:
-    """Launches baselines until their kernels are compiled. Returns a sentence on each problem that failed."""
+    """Launches baselines until their kernels are compiled. Returns an error message for each problem that failed."""
     left = [each for each in series if each.compiling]
     # Threads call `on_done`.
     failures: list[tuple[SeriesToPrepare, str]] = []
@@ -83,7 +83,7 @@ def _prepare(
     deferred: DeferredNvcc | None,
     on_done: OnDone,
 ) -> tuple[SeriesToPrepare, str] | None:
-    """Launches one problem's baselines until all kernels are compiled. Returns None, or why it failed."""
+    """Launches a problem's baselines until all kernels are compiled. On failure, returns (problem, message)."""
     try:
         described = _describe(series, gpu_uuid, store_url)
         for _ in range(MOST_LAUNCHES if described else 0):
@@ -102,7 +102,7 @@ def _prepare(
 
 
 def _describe(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> Mapping[str, Any]:
-    """Returns the request to prepare a problem. It is empty if the baselines compile nothing."""
+    """Returns the request to prepare a problem, or {} for a watched operator."""
     preparation = Preparation(series.library, series.kernel, series.problem, store_url)
     environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid}
     with contextlib.closing(ChildProcess("library", environment=environment, library=series.library)) as library:
@@ -111,7 +111,7 @@ def _describe(series: SeriesToPrepare, gpu_uuid: str, store_url: str) -> Mapping
 
 
 class _Launcher:
-    """Launches baselines in a process that it keeps, for one problem at a time."""
+    """A GPU process that launches the baselines of one problem after another."""
 
     def __init__(self, gpu_uuid: str, deferred: DeferredNvcc | None) -> None:
         self._environment = {"CUDA_VISIBLE_DEVICES": gpu_uuid, **(deferred.make_environment() if deferred else {})}
@@ -123,7 +123,7 @@ class _Launcher:
         self._kept.close()
 
     def launch(self, described: Mapping[str, Any], names: Sequence[str]) -> list[Path]:
-        """Launches baselines without a check. Returns the sources of kernels to compile."""
+        """Launches baselines without checking results. Returns the sources of kernels to compile."""
         measuring = self._kept.take(COMPILING, partial(ChildProcess, "gpu", environment=self._environment, torch=True))
         try:
             with self._turn.prepare():

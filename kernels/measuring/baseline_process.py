@@ -19,7 +19,7 @@ class BaselineProcess:
     """Times some baselines in one process. `details` says why a baseline cannot be timed."""
 
     def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Prepares the baselines in `stored`, which maps each to the name under which its times are stored."""
+        """Prepares baselines. `stored` maps each baseline's name to the name under which times are stored."""
         self._stored = stored
         self.details: dict[str, dict[str, Any]] = {}
         self._child: GpuChild | None = None
@@ -66,7 +66,7 @@ class BaselineProcess:
 
 
 def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns {"missing": a sentence} if a baseline's process loaded another library version than wanted, else {}."""
+    """Returns {"missing": message} if a process did not load the wanted library version, else {}."""
     package = find_library(baseline)
     named, loaded = about.get("packages", {}).get(package), detail.get("library")
     if named is None or loaded is None or named == loaded or named.startswith(f"{loaded}."):
@@ -77,7 +77,7 @@ def describe_other_library(baseline: str, detail: Mapping[str, Any], about: Mapp
 def start_environment(
     environment: Toolchain, setup: GpuSetup, baselines: Sequence[str], taken: Collection[str]
 ) -> BaselineProcess:
-    """Starts a process for the baselines of an environment. Leaves out the names in `taken`."""
+    """Starts a process that times baselines with an environment's packages, without the baselines in `taken`."""
     packages = {package: version for package, version, _ in environment.packages}
     stored = {name: find_versioned_name(name, packages) for name in baselines}
     found = {name: versioned for name, versioned in stored.items() if versioned is not None and versioned not in taken}

@@ -1,4 +1,4 @@
-"""Times the winner of a sweep and its baselines in paired rounds, until their ratio is known well enough."""
+"""Times a sweep's fastest config and the baselines in rounds, until the ratio of their times is precise enough."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +115,7 @@ def time_carefully(
 
 
 def _time_graph(child: GpuChild, winner: int, seed: int, tries: int, *, may_be_hot: bool) -> Mapping[str, Any]:
-    """Returns the times of a config as one CUDA graph under "graph_us", or a reason under "no_graph"."""
+    """Times a config's launches as one CUDA graph. Returns {"graph_us": samples} or {"no_graph": reason}."""
     asked = {"ask": "rounds", "ids": [winner], "names": [], "rounds": GRAPH_ROUNDS, "seed": seed, "as_graph": True}
     for _ in range(tries):
         try:
@@ -138,7 +138,7 @@ def _run_rounds(
     ours_us: float,
     on_step: OnStep,
 ) -> Rounds:
-    """Times rounds until the winner's ratio to the main baseline is known well enough."""
+    """Times rounds until the winner's ratio to the main baseline is precise enough, or the time is up."""
     columns: list[Column] = [*ids, *names, *(name for each in processes for name in each.names)]
     calm: dict[Column, list[float]] = {each: [] for each in (*columns, SPAN)}
     throttled: dict[Column, list[float]] = {each: [] for each in calm}

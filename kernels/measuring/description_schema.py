@@ -32,7 +32,7 @@ class _Array(Strict):
 
 
 class _Values(Strict):
-    """Values of an array. Whether they fit its type is checked elsewhere."""
+    """The values of an array in base64, not yet compared with the array's type."""
 
     dtype: GivenType
     shape: Shape

@@ -79,11 +79,11 @@ class GpuProcesses:
         """False if an exception may have left a process's answer unread."""
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
-        """Announces the problems that will be prepared, in order. One library process then serves several of them."""
+        """Announces the next problems in order, so that one library process can describe several problems."""
         self._planned = preparations
 
     def start_sides(self) -> None:
-        """Starts one process for each other library of a comparison."""
+        """Starts one library process for each other commit of a comparison."""
         for folder in self._libraries[1:]:
             if folder not in self._sides:
                 self._sides[folder] = self._start_library(folder)
@@ -102,7 +102,7 @@ class GpuProcesses:
         return library
 
     def _start_all(self, preparation: Preparation) -> ChildProcess:
-        """Starts a process that measures and also runs libraries."""
+        """Starts one process that both runs libraries and measures."""
         first, *others = self._libraries
         store = [find_folder(preparation.store_url)]
         return self._start("library", library=first, others=others, packages=self._packages, readable=store)
@@ -167,7 +167,7 @@ class GpuProcesses:
         return {**introduction, "library_runs_apart": False, "not_apart": why, "stated": self._stated}
 
     def _refuse(self, *, is_decided: bool = False) -> str | None:
-        """Returns why the process that runs host code may not measure too, or None if it may."""
+        """Returns why one process may not both run host code and measure, or None if that is allowed."""
         apart = sandbox.find_apart()
         if apart is sandbox.Apart.ALWAYS:
             return f"{sandbox.REQUIRE_APART} is set: no process measures the code that it runs"
@@ -179,7 +179,7 @@ class GpuProcesses:
         return None
 
     def _describe_operators(self, preparation: Preparation, deadline: float) -> tuple[Mapping[str, Any] | None, str]:
-        """Returns a watched operator's descriptions by library folder, or None and a reason."""
+        """Returns (descriptions of a watched operator by library folder, "") or (None, reason)."""
         if preparation.by_library:
             return None, preparation.by_library
         assert self._library is not None
@@ -196,7 +196,7 @@ class GpuProcesses:
         return described, ""
 
     def _take_references(self, first: int, deadline_s: float) -> None:
-        """Copies the right results of planned problems until memory is full."""
+        """Copies the reference results of the announced problems until memory is full."""
         library = self._library = self._library or self._start_library()
         for place, preparation in enumerate(self._planned[first:], first):
             if not library.alive:
@@ -252,7 +252,7 @@ class GpuProcesses:
         return answer
 
     def _confirm(self, preparation: Preparation, request: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-        """Tries a failed config in the operator's own process. Returns the old answer if that fails too."""
+        """Repeats a failed trial by running the operator's host code. Returns the old answer if both trials fail."""
         if self._refuse() is not None:
             why = f"launched by what its host code said ({sandbox.REQUIRE_APART}), {answer['failure']}"
             return {**answer, "failure": why}
@@ -313,7 +313,7 @@ class GpuProcesses:
 def describe_side(
     preparation: Preparation, environment: Mapping[str, str], *, deadline_s: float
 ) -> Mapping[str, Any] | None:
-    """Returns a problem's description by its library, None without the kernel, or WATCHED for an operator."""
+    """Describes a problem by its library. Returns None if the kernel is missing, or WATCHED for a watched operator."""
     # A commit in the same process could change the launches of another commit.
     with closing(ChildProcess("library", environment=environment, library=preparation.library)) as library:
         asked = {**make_question(preparation), "ask": "describe side"}

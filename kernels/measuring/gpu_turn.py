@@ -1,6 +1,6 @@
 """Shares one GPU among the processes of a worker: either one process measures, or several prepare.
 
-Preparing makes inputs, which takes 0.5 s, mostly on the CPU (H200, 2026-11-28)."""
+Preparing a problem takes 0.5 s, mostly on the CPU (H200, 2026-11-28)."""
 
 import contextlib
 import fcntl
@@ -94,7 +94,7 @@ def _open(file: Path) -> int:
 
 
 def _wait_awake(descriptor: int, kind: int) -> None:
-    """Waits for a file lock, but wakes up regularly."""
+    """Waits for a file lock in a second thread, so that this process never sleeps long."""
     if not processes.try_lock(descriptor, kind):
         # A process that sleeps for a minute counts as making no progress (worker/process/progress.py).
         waiting = threading.Thread(target=fcntl.flock, args=(descriptor, kind), daemon=True)

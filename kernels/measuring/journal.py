@@ -13,7 +13,7 @@ from tilewatch.kernels.results import PlannedTrial, TrialResult
 
 
 def journal_path(folder: Path, trials: Iterable[PlannedTrial], conditions: Iterable[str]) -> Path:
-    """Returns the journal file of some trials. Other code or conditions (GPU, driver, harness) have other files."""
+    """Returns the path of a journal. The file name is a hash of the trials' code and of conditions such as the GPU."""
     digest = hashlib.sha256("\n".join([*conditions, *(trial.code_key for trial in trials)]).encode())
     return folder / f"{digest.hexdigest()[:24]}.jsonl"
 
@@ -41,7 +41,7 @@ class Journal:
         return self
 
     def add(self, trial: TrialResult) -> None:
-        """Writes a trial, unless the journal has one of the same config."""
+        """Writes a finished trial, unless the journal already has a trial of this config."""
         key = config_key(trial.config)
         if key in self.trials:
             return

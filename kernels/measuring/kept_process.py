@@ -13,7 +13,7 @@ ANSWER_DEADLINE_S = 20.0
 
 
 class KeptProcess:
-    """Holds at most one measuring process. It is used only for its `group`: one library on one GPU."""
+    """Keeps at most one idle process, which problems of the same `group` can reuse."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class KeptProcess:
         self._idle = threading.Timer(0.0, self.close)
 
     def take(self, group: Hashable, start: Callable[[], ChildProcess]) -> ChildProcess:
-        """Returns the kept process if it is of this group. Otherwise returns a new process."""
+        """Returns the kept process if its group is `group`, and otherwise a new process."""
         with self._lock:
             self._idle.cancel()
             kept, self._process = self._process, None

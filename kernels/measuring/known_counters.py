@@ -1,4 +1,4 @@
-"""Finds the hardware counters that an earlier run read of an equal launch, because reading them is slow."""
+"""Reuses the hardware counters of an equal launch in an earlier run, because reading counters is slow."""
 
 import datetime as dt
 import hashlib
@@ -32,7 +32,7 @@ class Counted:
 
     @property
     def origin(self) -> dict[str, str]:
-        """Returns the launch and the earlier run of the counters, for a measurement's details."""
+        """Returns {"launch": hash}, plus {"counted": earlier run} if an earlier run read the counters."""
         return {"launch": self.launch, **({"counted": self.when} if self.when else {})}
 
 

@@ -48,12 +48,12 @@ MOST_COUNTED = 4
 
 
 class MeasureFailed(ExpectedError):
-    """Raised if the GPU process stopped for a reason that no config caused."""
+    """Raised if the GPU process stops, but not because of a config."""
 
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Names the problem to measure, and a GPU of this machine. `cubins` may be an iterator that still compiles."""
+    """A problem to measure on a GPU of this machine. `cubins` may be an iterator that compiles on demand."""
 
     library: Path
     kernel: str
@@ -76,7 +76,7 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class UncountedRun:
-    """A run without counters, with the launches to count, or with the reason why they cannot be described."""
+    """A run whose hardware counters are not read yet. `described` has the launches to profile, or an error message."""
 
     result: RunResult
     configs: tuple[Params, ...]  # the winner, then those that tied with it; empty without a winner
@@ -115,7 +115,7 @@ def count_run(
 def measure_uncounted(
     request: MeasureRequest, *, on_trial: OnTrial = lambda _: None, kept: KeptProcess | None = None
 ) -> UncountedRun:
-    """Sweeps and times the winner carefully, without counters. They can be read for several runs later."""
+    """Measures one problem without hardware counters, which `count_run` can add later."""
     gpu = usable_gpu(request.gpu_index, request.arch)
     return _measure(request, gpu, on_trial, lambda *_: None, kept)
 
@@ -209,7 +209,7 @@ def _time_winner(
     on_trial: OnTrial,
     on_step: OnStep,
 ) -> tuple[SweepResult, tuple[Measured, ...], Sequence[Mapping[str, Any]]]:
-    """Times the winner of a sweep carefully. If the winner gives a wrong result, another config takes its place."""
+    """Times the winner, or another config if the winner is wrong. Returns (sweep, measurements, telemetry)."""
     for races_left in reversed(range(MOST_RACES)):
         if result.winner is None:
             break
@@ -261,7 +261,7 @@ def _sum_seconds(spent_s: Mapping[str, float]) -> dict[str, float]:
 
 
 def _find_tied(result: SweepResult) -> list[int]:
-    """Returns the numbers of the tied trials, the winner first."""
+    """Returns the trial indices of the winner and of the configs that tie with it, in this order."""
     keys = [config_key(trial.config) for trial in result.trials]
     return [keys.index(config_key(each)) for each in result.tie[:MOST_COUNTED]]
 
@@ -272,7 +272,7 @@ def _run_canary(child: GpuChild, when: str) -> Mapping[str, Any]:
 
 
 def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
-    """Returns a GPU of this machine. Raises GpuMissing if none of `arch` is there, GpuBusy if it is in use."""
+    """Returns GPU number `gpu_index`. Raises GpuMissing if it is absent or not of `arch`, GpuBusy if it is in use."""
     gpu = device.find_gpu(gpu_index)
     assert gpu.model is not None, "`find_gpu` refuses such a GPU"
     if gpu.model.arch != arch:
@@ -288,7 +288,7 @@ def usable_gpu(gpu_index: int, arch: str) -> device.Gpu:
 def _find_named_trials(
     gpu_model: str, introduction: Mapping[str, Any], trials: Sequence[TrialResult], request: MeasureRequest
 ) -> dict[str, int]:
-    """Returns the trials that are timed beside the winner, by baseline name."""
+    """Returns the indices of the trials that are timed as baselines, by baseline name."""
     named = {}
     places = {config_key(trial.config): place for place, trial in enumerate(trials) if trial.status == "timed"}
     if request.ships is not None and config_key(request.ships) in places:

@@ -1,4 +1,4 @@
-"""Repeats timings during which another process used the GPU. Processes of the same worker do not count."""
+"""Repeats a timing if another process used the GPU meanwhile, except for processes of the same worker."""
 
 import time
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class GpuBusy(ExpectedError):
 
 
 class UndisturbedGpu:
-    """Repeats a timing until no other process uses the GPU meanwhile."""
+    """Repeats a timing until no other process uses the GPU at the same time."""
 
     def __init__(self) -> None:
         self._running: set[int] | None = None
@@ -29,7 +29,7 @@ class UndisturbedGpu:
         self._met: set[str] = set()
 
     def ask(self, process: ChildProcess, request: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
-        """Returns an answer with undisturbed times. Raises ChildDied, ChildHung or GpuBusy."""
+        """Returns the answer to a request that no other process disturbed. Raises ChildDied, ChildHung or GpuBusy."""
         if self._running is None:
             self._find(process.ask({"ask": "look"}, deadline_s=deadline_s)["seen"])
         for _ in range(1 + MOST_WAITS):

@@ -1,8 +1,8 @@
-"""Times pairs of cubins on this machine's GPU, with one new process per launch of a pair.
+"""Times pairs of cubins on this machine's GPU. A pair is launched several times, each time in a new process.
 
 A launch checks both cubins, times them in alternation, and returns both medians. Addresses and clocks vary between
-processes, so the spread of launches shows how certain the difference is. A process times up to PAIRS_AT_ONCE pairs once
-each, because its start takes half of a launch's time (H200, 2026-11)."""
+processes, so the spread of launches shows how certain the difference is. One process launches up to PAIRS_AT_ONCE
+different pairs, because its start takes half of a launch's time (H200, 2026-11)."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class NoCupti(ExpectedError):
 
 @dataclass(frozen=True)
 class RoundCounts:
-    """How many rounds a launch times: as many as take `fill_us`, within limits."""
+    """The number of rounds per launch: as many as fit into `fill_us`, from `least` to `most`."""
 
     warm_up: int
     least: int
@@ -86,7 +86,7 @@ rounds, 69 s with a replay's (times of recordings/h200.jsonl.gz)."""
 
 @dataclass(frozen=True)
 class ReplaySide:
-    """A cubin in the store, and the library folder of its commit."""
+    """One of two compared cubins, and the library folder of the cubin's commit."""
 
     library: Path
     cubin: Cubin
@@ -115,13 +115,13 @@ class PairWork:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """Returns the base's library, or () if both cubins have the same library."""
+        """Returns the base commit's library folder, or () if both commits share one library folder."""
         return () if self.base.library == self.head.library else (self.base.library,)
 
 
 @dataclass(frozen=True)
 class Launched:
-    """The median microseconds of both cubins in one new process."""
+    """The result of one launch: the median microseconds of both cubins."""
 
     base_us: float
     head_us: float
@@ -149,7 +149,7 @@ class PairBench:
     def __init__(
         self, gpu_index: int, arch: str, store_url: str, *, rounds: RoundCounts = COMPARED, may_use_events: bool = False
     ) -> None:
-        """Notes which GPU to use. The GPU must be free at the first timing."""
+        """Selects a GPU, which must be free at the first timing."""
         self._index, self._arch = gpu_index, arch
         self._rounds, self._may_use_events = rounds, may_use_events
         self._gpu: device.Gpu | None = None
@@ -161,7 +161,7 @@ class PairBench:
         self.gpu_s = 0.0
 
     def launch_each(self, works: Sequence[PairWork]) -> Iterator[tuple[PairWork, LaunchResult]]:
-        """Yields each pair with the result of one launch. All pairs must have the same two libraries."""
+        """Launches each pair once, and yields the pair and the result. All pairs must have the same two libraries."""
         self._start_ahead((works[0].head.library, *works[0].others))
         described = [self._describe(each) for each in works]
         child: GpuProcesses | None = None
@@ -190,7 +190,7 @@ class PairBench:
     def race(
         self, library: Path, kernel: str, problem: str, store_url: str, cubins: Sequence[Cubin]
     ) -> tuple[Params, ...]:
-        """Returns a library's fastest config and those that tie with it, or () if no result is right."""
+        """Times a kernel's configs. Returns the fastest config and all that tie with it, or () if none is correct."""
         configs = tuple(each.config for each in cubins)  # otherwise only the short list is prepared
         setup = GpuSetup(library, kernel, problem, store_url, configs=configs, environment=self._environment)
         try:
@@ -228,7 +228,7 @@ class PairBench:
         return self._gpu
 
     def _start_ahead(self, libraries: tuple[Path, ...]) -> None:
-        """Starts the processes of the next launches, which import libraries while another process measures."""
+        """Starts the processes of the next launches early, because importing libraries takes seconds."""
         if libraries != self._libraries:
             while self._ahead:
                 self._ahead.pop().close()
@@ -245,7 +245,7 @@ class PairBench:
         return self._ahead.pop(0)
 
     def _describe(self, work: PairWork) -> Preparation | LaunchFailed:
-        """Returns the preparation of a launch, or its failure."""
+        """Returns a new preparation for one launch, or a LaunchFailed."""
         # Each launch has new inputs, so that no difference depends on one set.
         preparation = Preparation(work.head.library, work.kernel, work.problem, self._cubins.url, configs=work.configs)
         key = (work.kernel, work.problem, repr(work.configs))
@@ -313,7 +313,7 @@ class PairBench:
 
 
 def describe_not_apart(introduction: Mapping[str, Any]) -> str:
-    """Returns why the process that ran host code also measured, or "" if it did not."""
+    """Returns why host code ran in the measuring process, or "" if it ran in another process."""
     if introduction.get("library_runs_apart", True):
         return ""
     return str(introduction.get("stated") or introduction.get("not_apart"))

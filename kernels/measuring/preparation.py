@@ -27,7 +27,7 @@ def draw_seed() -> int:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Names a problem to prepare."""
+    """A problem to prepare, with the seed of its inputs."""
 
     library: Path
     kernel: str
@@ -50,7 +50,7 @@ class Preparation:
 
 
 def describe(library: ChildProcess, preparation: Preparation, deadline: float) -> Mapping[str, Any] | None:
-    """Returns each library's description of a problem, or None for a watched operator."""
+    """Returns the descriptions of a problem by library, or None for a watched operator."""
     described = library.ask({**make_question(preparation), "ask": "describe problem"}, deadline_s=left_s(deadline))
     if described["problem"] is None:
         return None
@@ -83,7 +83,7 @@ def describe_operator(library: ChildProcess, preparation: Preparation, folder: P
 
 
 def make_question(preparation: Preparation) -> dict[str, Any]:
-    """Returns a request for a description of the problem. The library must not learn the seed of the inputs from it."""
+    """Returns the request for a description of the problem, without the seed that libraries must not know."""
     configs = None if preparation.configs is None else [dict(each) for each in preparation.configs]
     asked = {name: value for name, value in preparation.request.items() if name != "seed"}
     return {**asked, "configs": configs}
@@ -96,7 +96,7 @@ def prepare(
     problems: Mapping[str, Any],
     deadline: float,
 ) -> dict[str, Any]:
-    """Prepares a described problem in the measuring process, and returns its answer."""
+    """Prepares a described problem, and returns the measuring process's answer."""
     library.begin({**preparation.request, "ask": "reference"})
     measuring.begin(
         {**preparation.request, "ask": "prepare", "problems": problems}

@@ -1,4 +1,4 @@
-"""Runs Nsight Compute on a process that launches stored cubins. Both can start before the launches are known."""
+"""Runs Nsight Compute on a child process, which waits for a description of the launches to profile."""
 
 import json
 import os
@@ -32,7 +32,7 @@ ERROR = re.compile(r"==ERROR== (.*)")
 
 
 class NoCounters(Exception):
-    """Raised if hardware counters cannot be read. The message follows "no counters: "."""
+    """Raised if hardware counters cannot be read. The message is shown after "no counters: "."""
 
 
 class GpuWanted(Exception):
@@ -47,7 +47,7 @@ class _Started:
 
     @property
     def file(self) -> Path:
-        """Returns the path of the file that names the launches. The process waits for it."""
+        """Returns the path of the file that lists the launches, for which the profiled process waits."""
         return Path(self.folder.name) / "launches.json"
 
 
@@ -60,7 +60,7 @@ class Profiler:
         self._started = None if program is None else _start(program, gpu_uuid, metrics)
 
     def profile(self, described: Described, store_url: str) -> str:
-        """Returns Nsight Compute's output for launches. Raises NoCounters, or GpuWanted if another process waits."""
+        """Profiles launches and returns Nsight Compute's output. Raises NoCounters or GpuWanted."""
         if self._started is None:
             raise NoCounters("Nsight Compute (ncu) is not installed on this machine")
         cubins = LocalCubins(store_url)

@@ -1,4 +1,4 @@
-"""Reads hardware counters of launches with Nsight Compute, without their times."""
+"""Reads the hardware counters of launches with Nsight Compute."""
 
 import csv
 import io
@@ -64,7 +64,7 @@ def count(described: Described | str, store_url: str, gpu_uuid: str) -> tuple[Co
 
 
 def count_with(profiler: Profiler, described: Described | str, store_url: str) -> tuple[Counts, ...]:
-    """Returns the counters of each described config, as a started profiler reads them. Raises NoCounters."""
+    """Reads the counters of each described config with a started profiler. Raises NoCounters if that fails."""
     if isinstance(described, str):
         raise NoCounters(described)
     output = profiler.profile(described, store_url)
@@ -103,7 +103,7 @@ def add_counts(
 def _find_counted(
     described: Described | str, store_url: str, gpu: Gpu, known: Mapping[str, Counted], start: Callable[[], Profiler]
 ) -> list[Counted]:
-    """Returns the counters of each described config. Raises NoCounters if they cannot be read."""
+    """Returns known or newly read counters of each described config. Raises NoCounters if reading fails."""
     if isinstance(described, str):
         raise NoCounters(described)
     launches = _identify(described, store_url, gpu)
@@ -114,7 +114,7 @@ def _find_counted(
 def count_several(
     runs: Sequence[Described | str], *, store_url: str, gpu: Gpu, known: Mapping[str, Counted], profiler: Profiler
 ) -> Mapping[str, Counted]:
-    """Returns the unknown counters of several runs by launch, or {} if one of them cannot be read."""
+    """Reads the counters that are not in `known`, for several runs. Returns {} if reading fails."""
     # One start of Nsight Compute for all runs, because it takes 2 of 2.4 s per run (H100, 2026-11-26).
     described = [each for run in runs if not isinstance(run, str) for each in run]
     try:
@@ -143,7 +143,7 @@ def _identify(described: Described, store_url: str, gpu: Gpu) -> list[str]:
 
 
 def _find_codes(content_keys: Sequence[str], store_url: str) -> Mapping[str, str]:
-    """Returns the hash of each key's machine code, or else the key itself."""
+    """Maps each content key to the machine code's hash, or to the key itself if no hash is stored."""
     try:
         outcomes = CubinStore(store_url).outcomes(content_keys)
     except StoreError as error:
@@ -185,7 +185,7 @@ def read_counts(output: str, launches: Sequence[int]) -> tuple[Counts, ...]:
 
 
 def _join(launches: Sequence[Mapping[str, float]]) -> Counts:
-    """Returns the counters of one run from the metrics of its launches."""
+    """Combines the metrics of a run's launches into counters."""
     named = [_add_metrics(each) for each in launches]
     if len(named) == 1:
         return named[0]

@@ -1,7 +1,7 @@
-"""Decides which configs stay in a sweep's race, and which config wins.
+"""Decides which configs of a sweep are sampled further, and which config is fastest.
 
-A config leaves the race when the whole confidence interval of its median is slower than the fastest config. Fewer than
-6 samples give no interval. Then the fastest sample, less a margin, is the lower bound."""
+A config is dropped if the confidence interval of its median lies above the fastest config's interval. Fewer than 6
+samples give no interval. The lower bound is then the fastest sample less a margin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class RacePolicy:
 
 
 def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> list[int]:
-    """Returns the ids of the configs that are still in the race, fastest first."""
+    """Returns the ids of the configs to sample further, fastest first."""
     bounds = {each: _find_bounds(samples, policy) for each, samples in samples_us.items() if samples}
     if not bounds:
         return []
@@ -34,7 +34,7 @@ def still_in(samples_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> l
 
 
 def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePolicy) -> int:
-    """Returns how many samples each config gets in a round, which may not take too long."""
+    """Returns the number of samples per config in a round: fewer than `samples` if the round would take too long."""
     turn_us = sum(medians_us)
     takes_s = (samples * turn_us + find_rests_us(samples, turn_us)) * 1e-6
     if takes_s <= policy.most_s:
@@ -43,7 +43,7 @@ def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePoli
 
 
 def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tuple[int, tuple[int, ...]]:
-    """Returns the id of the fastest config, and the ids of all that tie with it, including its own."""
+    """Returns the fastest config's id, and the ids of all tied configs including the fastest."""
     intervals = {each: median_interval(samples) for each, samples in fresh_us.items()}
     ordered = sorted(intervals, key=lambda each: intervals[each].median)
     winner = ordered[0]
@@ -57,7 +57,7 @@ def ranking(fresh_us: Mapping[int, Sequence[float]], policy: RacePolicy) -> tupl
 
 
 def _find_bounds(samples: Sequence[float], policy: RacePolicy) -> tuple[float, float, float]:
-    """Returns the lower bound of a config's confidence interval, its median, and the upper bound."""
+    """Returns the lower bound, the median and the upper bound of a config's times."""
     interval = median_interval(samples)
     if len(samples) < 6:
         return min(samples) * (1 - policy.luck), interval.median, max(samples)

@@ -44,7 +44,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The times of two compared cubins. Element i is the median of launch i."""
+    """The times of two compared cubins. `base_us[i]` and `head_us[i]` are the medians of launch i."""
 
     host: str
     gpu_uuid: str
@@ -60,7 +60,7 @@ class ReplayResult:
 
 
 def replay(request: ReplayRequest, *, on_launch: Callable[[int], None]) -> ReplayResult:
-    """Times two cubins in turn, each launch in a new process. Raises ReplayFailed if a cubin cannot be launched."""
+    """Times two cubins repeatedly, each time in a new process. Raises ReplayFailed if a cubin cannot be launched."""
     with PairBench(request.gpu_index, request.arch, request.store_url, rounds=REPLAYED, may_use_events=True) as bench:
         gpu, started_at = bench.find_gpu(), dt.datetime.now(dt.UTC)
         done = _launch_all(bench, request, on_launch)

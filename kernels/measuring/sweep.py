@@ -42,7 +42,7 @@ OnTrial = Callable[[TrialResult], None]
 
 
 class SweepFailed(ExpectedError):
-    """Raised if the GPU fails for a reason that no config caused."""
+    """Raised if the GPU process fails, but not because of a config."""
 
 
 class WrongOutput(SweepFailed):
@@ -55,7 +55,7 @@ class WrongOutput(SweepFailed):
 
 @dataclass(frozen=True)
 class GpuSetup(Preparation):
-    """Names the problem that a GPU process prepares. Packages in `packages` are imported before installed ones."""
+    """A problem to prepare in a GPU process. Packages in the folder `packages` replace installed packages."""
 
     environment: dict[str, str] = field(default_factory=dict)
     packages: Path | None = None
@@ -72,7 +72,7 @@ class GpuChild:
     """A prepared GPU process, which is replaced when it dies."""
 
     def __init__(self, setup: GpuSetup, spawn: Callable[[], GpuProcesses] | None = None) -> None:
-        """Prepares the problem in processes from `spawn`, by default in new ones."""
+        """Starts new processes, with `spawn` if given, and prepares the problem."""
         self._setup = setup
         self._spawn = spawn or partial(
             GpuProcesses, setup.library, environment=setup.environment, packages=setup.packages
@@ -129,12 +129,12 @@ class GpuChild:
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Removes a checked config that killed the process later."""
+        """Removes a config that passed the check but killed the process later."""
         self._checked.pop(identity, None)
         self.close()
 
     def adopt(self, identity: int, cubin: Cubin) -> None:
-        """Marks a config as checked and right. An interrupted sweep may have checked it."""
+        """Marks a config as checked and correct, for example by an interrupted sweep."""
         self._checked[identity] = cubin
 
     def time(self, ids: Sequence[int], samples: int, deadline_s: float) -> dict[int, tuple[float, ...]]:
@@ -202,7 +202,7 @@ class GpuChild:
 
 
 def find_deadline_s(longest_s: float | None) -> float:
-    """Returns the deadline of a trial in seconds. `longest_s` is the longest answer so far."""
+    """Returns the deadline of a trial in seconds. `longest_s` is the longest time of an earlier trial."""
     return TRIAL_DEADLINE_S if longest_s is None else min(TRIAL_DEADLINE_S, max(NEXT_DEADLINE_S, 20 * longest_s))
 
 
@@ -238,8 +238,8 @@ def sweep(
 ) -> SweepResult:
     """Checks and times every config as its cubin arrives, drops slow configs, and times the fastest again.
 
-    `earlier` has trials of a killed sweep, which are not repeated. `on_trial` is called again for a trial that gets
-    more samples. A median under `floor_us` counts as wrong. `drawn` are configs outside of the short list."""
+    `earlier` has finished trials of a killed sweep. `on_trial` is called again for a trial that gets more samples.
+    A median below `floor_us` counts as wrong. If a config in `drawn` hangs or crashes, no further config is tried."""
     policy, earlier = policy or RacePolicy(), earlier or {}
     trials: dict[int, TrialResult] = {}
     best_us: float | None = None
@@ -262,7 +262,7 @@ def sweep(
 def choose_winner(
     gpu: GpuChild, trials: Sequence[TrialResult], *, on_trial: OnTrial, policy: RacePolicy | None = None
 ) -> SweepResult:
-    """Returns the winner after timing the right configs again. Gives changed trials to `on_trial`."""
+    """Times the correct configs again, and returns the winner. Calls `on_trial` for each changed trial."""
     policy = policy or RacePolicy()
     raced: dict[int, TrialResult] = dict(enumerate(trials))
     fresh: dict[int, tuple[float, ...]] = {}
@@ -314,7 +314,7 @@ def _list_samples(trials: dict[int, TrialResult]) -> dict[int, tuple[float, ...]
 def _time_more(
     gpu: GpuChild, trials: dict[int, TrialResult], ids: Sequence[int], samples: int
 ) -> dict[int, tuple[float, ...]]:
-    """Returns the samples of several configs in microseconds. A config that fails now becomes a failed trial."""
+    """Returns samples in microseconds by config id. If a config fails, changes the config's trial in `trials`."""
     deadline = TRIAL_DEADLINE_S + samples * sum(trials[each].median_us or 0 for each in ids) * 1e-6 * 5
     try:
         return gpu.time(ids, samples, deadline)

@@ -47,7 +47,7 @@ def find_in_readings(readings: Iterable[Reading]) -> Illness | None:
 
 
 def find_in_canaries(history: Sequence[Reading], readings: Sequence[Reading]) -> Illness | None:
-    """Returns an illness if even the fastest canary is much slower than earlier ones, else None."""
+    """Returns an illness if every new canary time is much longer than the median of earlier times, else None."""
     for name, what in CANARIES.items():
         before = [reading[name] for reading in history if reading.get(name)]
         now = [reading[name] for reading in readings if reading.get(name)]

@@ -1,4 +1,4 @@
-"""Answers the requests of child role `watch`: reads Xid and memory errors while the GPU is idle."""
+"""Reads a GPU's Xid and memory errors in a child process while the GPU is idle."""
 
 import os
 import re

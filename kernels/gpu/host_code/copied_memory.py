@@ -1,4 +1,4 @@
-"""Holds the memory of an operator's launches, and restores its first content before each launch."""
+"""Holds copies of an operator's GPU memory, and restores the initial content before each launch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ content, or the byte that fills it; its size; its index among a config's allocat
 
 @dataclass(frozen=True)
 class Allocation:
-    """One allocation. If `before` is None, each byte is `fill` before any launch."""
+    """One allocation. Its initial content is `before`, or the repeated byte `fill` if `before` is None."""
 
     key: _Key
     own: Any
@@ -33,7 +33,7 @@ class Allocation:
 
 
 class CopiedMemory:
-    """The memory of an operator's launches."""
+    """The GPU allocations that an operator's launches use."""
 
     def __init__(self, given: Sequence[Sequence[Any]]) -> None:
         self.guards = Guards()
@@ -54,11 +54,11 @@ class CopiedMemory:
 
     @property
     def contents(self) -> dict[int, Any]:
-        """Returns the contents of the first set of inputs, by number."""
+        """Returns the memory contents of the first input set, by number."""
         return dict(enumerate(self._given[0]))
 
     def place(self, memory: Sequence[Memory], turn: int) -> tuple[Allocation, ...] | None:
-        """Returns a config's allocations on one input set, or None if the set lacks data of the config."""
+        """Returns a config's allocations for input set `turn`, or None if this set lacks some of the data."""
         if any(each.content is not None and each.content >= len(self._given[turn]) for each in memory):
             return None
         found: list[Allocation] = []
@@ -90,7 +90,7 @@ class CopiedMemory:
             each.restore()
 
     def find_written(self, places: Sequence[Sequence[Allocation]], turn: int) -> None:
-        """Finds the inputs that a config just wrote. They are restored from now on."""
+        """Finds the inputs that a config just changed, and marks them to be restored before later launches."""
         changed = {each.key for each in _restore_changed(places[turn])}
         for number, each in enumerate(places[turn]):
             if each.key in changed:

@@ -36,7 +36,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 def make_launch(function: Any, grid: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
-    """Returns a function that launches a kernel on CuPy's current stream. It raises CUDADriverError if that fails."""
+    """Returns a function that launches a kernel on CuPy's current stream, and raises CUDADriverError on failure."""
     # Packed only once, because kernels overlap only if the host stays ahead of the GPU.
     packed = [ctypes.create_string_buffer(each, len(each)) for each in map(_pack, values)]
     pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))

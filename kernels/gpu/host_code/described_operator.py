@@ -41,7 +41,7 @@ COMPARED = frozenset(ITEM_BYTES) - {"float8_e5m2"}
 
 @dataclass(frozen=True)
 class Memory:
-    """One allocation. At first it holds content number `content`, or else the byte `fill` everywhere."""
+    """One allocation. `content` is the number of its initial content; if None, every byte is `fill`."""
 
     nbytes: int
     content: int | None
@@ -62,7 +62,7 @@ class View:
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar argument with cuTile's name of its type."""
+    """A scalar argument. `dtype` is cuTile's name of the scalar's type."""
 
     value: int | float
     dtype: str
@@ -81,7 +81,7 @@ class OneLaunch:
 
 @dataclass(frozen=True)
 class ConfigLaunches:
-    """The launches of a config in order. A result that is not compared is None."""
+    """A config's memory, launches in order, and results. A result that is not compared is None."""
 
     memory: tuple[Memory, ...]
     launches: tuple[OneLaunch, ...]
@@ -90,7 +90,7 @@ class ConfigLaunches:
 
 @dataclass(frozen=True)
 class DescribedOperator:
-    """The launches of an operator's configs, as plain values. A config whose host code fails has a sentence instead."""
+    """The launches of an operator for each config, or an error message if the config's host code fails."""
 
     kernel: str
     element_bytes: int

@@ -1,4 +1,4 @@
-"""Describes a watched operator's launches for the process under a profiler, which may not run host code."""
+"""Describes a watched operator's launches as data, because the profiled process may not run host code."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ MOST_LAUNCHES = 20
 
 @dataclass(frozen=True)
 class FirstContent:
-    """The content of an allocation before the first launch: one byte, given values in base64, or random numbers."""
+    """An allocation's content before the first launch: one repeated byte, base64 values, or random numbers."""
 
     nbytes: int
     fill: int | None
@@ -42,7 +42,7 @@ Described = Sequence[DescribedLaunch | DescribedRun]
 
 
 class NotDescribable(Exception):
-    """Raised if a profiler's process cannot repeat the launches. The message follows "no counters: "."""
+    """Raised if the launches cannot be repeated under a profiler. The message is shown after "no counters: "."""
 
 
 def describe_run(config: ConfigLaunches, content_key: str, contents: Mapping[int, Any]) -> DescribedRun:

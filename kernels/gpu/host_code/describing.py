@@ -1,4 +1,4 @@
-"""Describes a watched operator for the process that measures it, and shares the operator's memory with it."""
+"""Describes a watched operator's launches, and shares the operator's GPU memory with the measuring process."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ from tilewatch.kernels.watching.tracer import list_arrays
 
 @dataclass
 class _Contents:
-    """The distinct contents of an operator's memory before the first launch."""
+    """The different initial contents of an operator's allocations, numbered from 0."""
 
     budget_bytes: float
     known: list[Any] = field(default_factory=list)
 
     def find_or_add(self, values: Any) -> int:
-        """Returns the number of a content. Raises NotReplayable if the contents get too large in total."""
+        """Returns the number of a memory content. Raises NotReplayable if all contents together are too large."""
         for number, each in enumerate(self.known):
             if device_memory.is_equal(each, values):
                 return number
@@ -50,10 +50,10 @@ class _Contents:
 
 
 class OperatorDescription:
-    """Describes a watched operator's launches, without knowing the seed of the measured inputs."""
+    """A description of the kernel launches of a watched operator's configs."""
 
     def __init__(self, loaded: LibraryOperator, request: Mapping[str, Any], seed: int | None = None) -> None:
-        """Describes the request's configs, or by default all. Raises NotReplayable or LibraryError if that fails."""
+        """Traces the configs in the request, or all configs if it has none. Raises NotReplayable or LibraryError."""
         self._loaded, self._request = loaded, request
         self._seed = secrets.randbelow(2**31) if seed is None else seed
         operator = loaded.kernel
@@ -88,7 +88,7 @@ class OperatorDescription:
         }
 
     def hand_over(self, seed: int) -> dict[str, Any]:
-        """Returns handles of the memory contents and right results for a seed's inputs."""
+        """Returns CUDA IPC handles of the memory contents and reference results for a seed's inputs."""
         first = self._take_set(seed)
         if first is None:
             # The launches depend on input values, so they are described again.
@@ -126,7 +126,7 @@ class OperatorDescription:
                 self._needed.append((config, found))
 
     def _take_set(self, seed: int, expected: tuple[Any, ...] | None = None) -> tuple[list[Any], tuple[Any, ...]] | None:
-        """Returns memory contents and right results for one seed. Returns None if the launches differ."""
+        """Returns the memory contents and reference results for one seed, or None if the launches differ."""
         try:
             if expected is None:
                 expected = operator_results.expected_values(self._make_case(seed).reference)
@@ -169,7 +169,7 @@ def _describe_facts(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]
 
 
 def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
-    """Describes each allocation of a run, and adds its content to `contents`."""
+    """Describes a run's allocations, and adds their initial contents to `contents`."""
     found = []
     for each in run.seen.values():
         fill = device_memory.find_fill(each.before)
@@ -179,14 +179,14 @@ def _list_memory(run: Run, contents: _Contents) -> tuple[Memory, ...]:
 
 
 def _is_like(run: Run, known: ConfigLaunches) -> bool:
-    """Returns whether a run has the described launches and allocations of equal sizes."""
+    """Returns whether a run has the same launches, results and allocation sizes as the description."""
     sizes = [each.before.size for each in run.seen.values()]
     launched = (tuple(run.launches), run.results, sizes)
     return launched == (known.launches, known.results, [each.nbytes for each in known.memory])
 
 
 def _find_values(run: Run, known: ConfigLaunches, values: dict[int, Any]) -> bool:
-    """Adds a run's memory contents to `values`. Returns False on a contradiction."""
+    """Adds a run's memory contents to `values`. Returns False if the contents contradict the description."""
     for memory, seen in zip(known.memory, run.seen.values(), strict=True):
         if memory.content is None:
             if not device_memory.is_filled(seen.before, memory.fill or 0):

@@ -29,7 +29,7 @@ def _copy(value: Any) -> Any:
 
 
 def judge_result(result: Any, expected: Sequence[Any], tolerance: float | None, slack: float = 1.0) -> ResultError:
-    """Returns the error of the host code's results. Without a tolerance, each result's type gives one."""
+    """Returns the error of the host code's results. Without `tolerance`, each result's type sets the limit."""
     values = flatten(result)
     require_shapes(values, expected)
     return judge(
@@ -53,7 +53,7 @@ def name_type(value: Any) -> str:
 
 
 def convert(value: Any, dtype: str) -> Any:
-    """Returns an array as a CuPy array of a type, which must hold its values exactly."""
+    """Converts an array to a CuPy array of type `dtype`, which must represent all values exactly."""
     if hasattr(value, "detach"):
         return cupy.asarray(value.detach().to(getattr(sys.modules["torch"], dtype)).contiguous())
     return cupy.ascontiguousarray(_to_cupy(value), dtype=dtype)

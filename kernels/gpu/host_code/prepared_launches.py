@@ -1,4 +1,4 @@
-"""Prepares one problem of a watched operator, and repeats its described launches on copies of its memory."""
+"""Prepares a problem of a watched operator, and repeats its described launches on copied memory."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class ComputedBefore(WrongWhenTimed):
 
 @dataclass(frozen=True)
 class Side:
-    """An operator as one commit's library describes it, and its memory."""
+    """One commit's version of an operator: the described launches, and copies of their memory."""
 
     described: DescribedOperator
     memory: CopiedMemory
@@ -48,7 +48,7 @@ class Side:
 
 @dataclass
 class LoadedLaunches:
-    """A config's launches and memory on each set of inputs."""
+    """A config's launches and memory for each input set."""
 
     memory: CopiedMemory
     names: tuple[str, ...]
@@ -168,7 +168,7 @@ class PreparedLaunches:
             each()
 
     def verify(self, config: LoadedLaunches, turn: int) -> tuple[float, ResultError]:
-        """Returns a launch's microseconds and error. Raises ComputedBefore if the right result was there before."""
+        """Returns one launch's microseconds and error. Raises ComputedBefore if the result existed beforehand."""
         turn %= len(config.turns)
         config.memory.restore_all(config.places[turn])
         if any(self.expected[turn]) and self._judge(config.results[turn], turn).failure is None:
@@ -233,7 +233,7 @@ class PreparedLaunches:
         return {f"{place}. {name}": time for place, (name, time) in enumerate(zip(config.names, times, strict=True), 1)}
 
     def build_baseline(self, name: str, turn: int = 0) -> BaselineLaunch:  # noqa: ARG002 - it solves nothing
-        """Returns the launch of the copying baseline. Raises BaselineMissing for any other baseline."""
+        """Returns the baseline that copies memory. Raises BaselineMissing for any other name."""
         if name != COPY:  # the only baseline that is not the watch file's own
             raise BaselineMissing("it is the watch file's own, which runs in another process")
         return makers.build(name, Call(self.described.kernel, {}, {}, {}, {}, self.described.bytes_moved))
@@ -242,7 +242,7 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, results: _Results, turn: int) -> ResultError:
-        """Returns the error of results on one input set."""
+        """Returns the error of the results for input set `turn`."""
         pairs = zip(results, self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
@@ -297,7 +297,7 @@ def prepare(request: Mapping[str, Any], gpu_uuid: str, timer: timing.Timer) -> P
 
 
 def _take_reference(kernel: str, shared: Mapping[str, Any] | None, number: int) -> Reference | None:
-    """Returns a copy of an output's right result, or None if it is not compared."""
+    """Copies an output's reference result from another process. Returns None if the output is not compared."""
     if shared is None:
         return None
     reference = Reference.of(shared_arrays.take(shared, f"output {number}", tuple(shared["shape"])))

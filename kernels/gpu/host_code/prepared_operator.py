@@ -51,7 +51,7 @@ class CodeMissing(timing.TimingError):
 
 @dataclass(frozen=True)
 class _Side:
-    """One commit's operator, with the sets of inputs that all configs share."""
+    """One commit's version of an operator, with the input sets that all configs share."""
 
     loaded: LibraryOperator
     given: GivenConfigs | None
@@ -145,7 +145,7 @@ class PreparedOperator:
             config.launch(launch)
 
     def verify(self, config: LoadedOperator, turn: int) -> tuple[float, ResultError]:
-        """Runs the host code on several sets of inputs. Returns the microseconds and the error on one of the sets."""
+        """Returns the microseconds and error on input set `turn`, or on the first set whose result is wrong."""
         checked = {each: self._verify(config, each) for each in self.checked_sets}
         wrong = next((each for each in checked.values() if each[1].failure is not None), None)
         # Timed launches are not compared, because host code may change results afterwards.
@@ -254,7 +254,7 @@ _compile = ct.kernel._compile
 
 
 def _serve(kernel: Any, signature: Any, *arguments: Any, **named: Any) -> Any:
-    """Returns the stored cubin when cuTile would compile a kernel. Raises CodeMissing if there is none."""
+    """Returns the stored cubin in place of cuTile's compiler. Raises CodeMissing if no cubin is stored."""
     if not _served:
         return _compile(kernel, signature, *arguments, **named)  # a baseline may be a cuTile kernel
     cubin = _served[-1].get(hash_launch(kernel, signature))

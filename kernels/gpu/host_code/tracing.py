@@ -1,7 +1,7 @@
 """Records the launches of a watched operator's host code as data, so that another process can repeat them.
 
-No kernel is launched. Instead, the memory of a launch is filled with one byte. The host code runs twice, with different
-bytes. Its launches cannot be repeated if they differ, or if the host code overwrites the bytes."""
+No kernel is launched: each launch fills its memory with a fixed byte instead. The host code runs twice, with different
+bytes. Its launches cannot be repeated if they differ between the runs, or if host code overwrites the bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ CONVENTIONS = (1, 2)
 
 
 class NotReplayable(LibraryError):
-    """Raised if repeating launches would not do all work. The message continues "its host code "."""
+    """Raised if an operator's launches cannot be repeated. The message is shown after "its host code "."""
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Run:
         return view
 
     def restore(self) -> None:
-        """Restores the memory from before the first launch."""
+        """Restores all memory to its content before the first launch."""
         for each in self.seen.values():
             device_memory.copy(each.address, each.before.data.ptr, each.before.size)
 
