@@ -26,7 +26,7 @@ BETTER_BY = 0.01
 
 @dataclass(frozen=True)
 class ListSuspicion:
-    """A series in which a config outside the short list won tonight. `listed` is the best config of the list."""
+    """A run whose fastest config `winner` is not in the short list. `listed` is the fastest config of the list."""
 
     point: Point
     listed: Winner
@@ -37,7 +37,7 @@ class ListSuspicion:
 def find_suspicions(
     session: Session, store: CubinStore, scope: Scope, points: Mapping[Series, Point]
 ) -> dict[Series, ListSuspicion]:
-    """Returns the series in which a config outside the short list won by more than ever before."""
+    """Returns the series in which a config outside the short list has a larger lead than on earlier nights."""
     listed = winners.read_beaten_lists(session, [point.run_id for point in points.values()], BETTER_BY)
     won = winners.read_winners_of_runs(session, list(listed))
     found = {}
@@ -68,7 +68,7 @@ def write_sentence(suspicion: ListSuspicion, answer: PairAnswer) -> str:
 def open_list_alarms(
     session: Session, scope: Scope, policy: Policy, answered: Iterable[tuple[ListSuspicion, PairAnswer | None]]
 ) -> None:
-    """Opens an alarm for each kernel if replays confirmed a faster config outside its short list."""
+    """Opens an alarm for each kernel with a confirmed faster config outside its short list."""
     lines = defaultdict(list)
     for suspicion, answer in answered:
         if answer is not None and is_beaten(answer, policy):

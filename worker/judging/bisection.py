@@ -62,13 +62,13 @@ def carry_on(opened: Session, context: Context, regression_id: int, who: str) ->
 
 
 def choose_middle(good: int, bad: int, skipped: Collection[int]) -> int | None:
-    """Returns the build nearest to the middle of a range; None if no build is left."""
+    """Returns the commit position nearest to the middle of `good` and `bad`; None if all between are skipped."""
     between = (build for build in range(good + 1, bad) if build not in skipped)
     return min(between, key=lambda build: abs(2 * build - good - bad), default=None)
 
 
 def has_changed(launches: Launches, size: float) -> bool:
-    """Returns whether the time changed by more than half of `size`, which is 0.05 for 5 %."""
+    """Returns whether the time moved by more than half of the expected change `size`, which is 0.05 for 5 %."""
     moved = median(compute_log_ratios(launches.base_us, launches.head_us))
     return moved / log1p(size) > 0.5
 

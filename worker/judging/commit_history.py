@@ -25,7 +25,7 @@ FARTHEST = 2000
 
 
 class History:
-    """Finds commits, winners and replays by build. Without a `clone`, only measured commits are known."""
+    """Looks up commits, best configs and replays of a branch. Without a `clone`, only measured commits are known."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class History:
         self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
 
     def commit_id(self, build: int) -> int | None:
-        """Returns the id of a build's commit; None if the commit is unknown. Stores a commit that is new."""
+        """Returns the id of a build's commit and stores a missing commit; None if the build is unknown."""
         if build not in self._commit_ids:
             sha = self._unmeasured.get(build)
             if sha is None or self._clone is None:
@@ -63,7 +63,7 @@ class History:
         return night.sha if night else self._unmeasured[build]
 
     def list_between(self, base: int, head: int) -> list[int]:
-        """Lists the builds between two builds, without commits that a rewrite removed from the branch."""
+        """Lists the positions between two commits, without commits that are no longer on the branch."""
         between = range(base + 1, head)
         ends = [self._find_sha(build) for build in (base, head)]
         if self._clone is None or ends[0] is None or ends[1] is None:
@@ -80,7 +80,7 @@ class History:
         return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
 
     def find_pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
-        """Returns the two commits of a wanted replay; None if a commit is unknown or both are unmeasured."""
+        """Returns the two commits that a replay compares; None if a commit is unknown or neither was measured."""
         kernel, problem, _ = question.series
         base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
         if base is None or head is None or (base.won is None and head.won is None):
@@ -112,7 +112,7 @@ class History:
         return None if won is None else won.run_id
 
     def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
-        """Returns the previous build of a series and whether the same code won there; None without such a build."""
+        """Returns (previous commit's position, whether the fastest code was the same); None without a previous run."""
         kernel, problem, _ = series
         here = self.find_winner(build, kernel, problem)
         if here is None:
@@ -126,7 +126,7 @@ class History:
         return None
 
     def find_same_code(self, series: Series, build: int) -> str | None:
-        """Returns the short hash of the previous commit if the same code won there; else None."""
+        """Returns the previous commit's short hash if the winning machine code has not changed since; else None."""
         before = self.find_previous(series, build)
         return short_sha(self._nights[before[0]].sha) if before is not None and before[1] else None
 
@@ -159,7 +159,7 @@ class History:
         return base.won is not None and head.won is not None and self._is_same(base.won, head.won)
 
     def _is_same(self, base: Winner, head: Winner) -> bool:
-        """Returns whether two winners come from the same source or the same machine code."""
+        """Returns whether two runs have equal sources, or equal machine code for both of their best configs."""
         if base.source_sha256 == head.source_sha256:
             return True
         theirs = self._code_at(head, base.config_id)
@@ -172,14 +172,14 @@ class History:
         return self._sides[commit_id]
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
-        """Returns the hash of a config's machine code in a winner's sweep; None if it did not compile."""
+        """Returns the hash of a config's machine code in the sweep of `won`; None if the config did not compile."""
         if won.config_id == config_id:
             return won.code_sha256
         return winners.find_code(self._session, won.sweep_id, config_id)
 
 
 def _find_first_parents(clone: Path, newest: str, known: Mapping[int, str]) -> dict[int, str]:
-    """Returns the hashes of the unmeasured commits between known commits, by build."""
+    """Returns {commit position: hash} for the unmeasured commits between the `known` commits."""
     found: dict[int, str] = {}
     line = commits.first_parents(clone, newest, FARTHEST)
     places, shas = {sha: place for place, sha in enumerate(line)}, set(known.values())

@@ -35,8 +35,7 @@ class CompilerSuspicion:
 
 @dataclass(frozen=True)
 class PairAnswer:
-    """The result of a replay of two versions. `size` is None if the replay failed or if their machine code is
-    identical."""
+    """The result of a replay. `size`, the change of the time, is None after a failure or if the code is identical."""
 
     size: Estimate | None
     identical: bool
@@ -74,7 +73,7 @@ def find_suspicions(
 
 
 def read_answer(session: Session, scope: Scope, question: BuildQuestion) -> PairAnswer | None:
-    """Returns the result of a replay, even if it failed; None while the replay is awaited."""
+    """Returns the result of a finished or failed replay; None while the replay is awaited."""
     fact = judging.find_replay(session, question.key)
     if fact is None:
         return PairAnswer(None, False) if judging.was_given_up(session, question.key, scope.submission_id) else None

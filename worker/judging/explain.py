@@ -32,7 +32,7 @@ STATICS = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """An explanation in words of a change. `sentence` names the cause, and each of `lines` one difference."""
+    """A change explained in words: `sentence` names the cause, and `lines` describe the differences."""
 
     category: Category
     sentence: str
@@ -40,7 +40,7 @@ class Explanation:
 
 
 def explain_replayed(base: RunFacts, head: RunFacts) -> Explanation:
-    """Explains how a commit changed a kernel between two runs. A replay must have shown that the commit did it."""
+    """Explains how a commit changed a kernel between two runs. Replays must have confirmed the change before."""
     lines = tuple(_lines(base, head))
     # Only of a slower run: recordings of a history try a different part of the space at each commit (2026-11-22).
     if head.time_us > base.time_us and not _is_in_space(base.params, head.axes):
@@ -165,12 +165,12 @@ def _middle(telemetry: tuple[Mapping[str, Any], ...], name: str) -> float | None
 
 
 def _is_in_space(params: Mapping[str, int], axes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Returns whether a search space contains a config. Axes that the config lacks do not count."""
+    """Returns whether the search space `axes` contains every parameter value of a config."""
     return params.keys() <= axes.keys() and all(value in axes[name] for name, value in params.items())
 
 
 def _is_tie(base: RunFacts, head: RunFacts) -> bool:
-    """Returns whether the winners of two runs were tied in one of these runs."""
+    """Returns whether the best configs of two runs were equally fast in at least one of the runs."""
     return head.params in base.tied or base.params in head.tied
 
 

@@ -97,7 +97,7 @@ def _judge(tonight: OpenNight, nights: Sequence[Night], context: Context, lease:
 def _up_to_tonight(
     cached: ScopeJudge | None, tonight: OpenNight, nights: Sequence[Night], replay_launches: int, lease: Lease
 ) -> ScopeJudge:
-    """Returns the judge of a scope with all nights added. The cached judge is used if its nights are unchanged."""
+    """Returns a ScopeJudge that contains all nights, extended from `cached` if no stored night has changed."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
     builds = [each.position for each in nights]
@@ -127,13 +127,13 @@ def _up_to_tonight(
 
 
 def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -> bool:
-    """Returns whether a list of nights begins with the nights that a judge knows."""
+    """Returns whether a list of nights starts with all the nights that `judge` already contains."""
     known = len(judge.night_ids)
     return ids[:known] == judge.night_ids and builds[:known] == judge.builds
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches for a replay, perhaps fewer than wanted; None while more are awaited."""
+    """Returns the stored launches for a replay; None while a job may still add launches."""
     launches = night.read_answer(tonight.history, tonight.facts, question)
     if launches is not None:
         return launches

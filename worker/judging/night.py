@@ -1,4 +1,4 @@
-"""Adds a night to the judge of its scope, and draws a conclusion for each series."""
+"""Adds a night's times to a ScopeJudge, and draws a conclusion for each series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict on a series. `outcome` says how its suspicion ended; None without a suspicion."""
+    """The verdict on a series. `outcome` is "confirmed", "refuted" or "undecided", or None if nothing was suspected."""
 
     numbers: SeriesVerdict
     verdict: VerdictName
@@ -37,7 +37,7 @@ def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> l
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
-    """Adds a night to a judge, with a name for the machine code that won on each problem."""
+    """Adds a night to a judge: its times, and a name for each problem's machine code."""
     for series in map(series_of, points):
         _name_code(judge, history, series, night.position)
     measured = {series_of(point)[:2] for point in points}
@@ -46,7 +46,7 @@ def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequenc
 
 
 def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) -> None:
-    """Names the machine code of a series after the build that introduced it."""
+    """Names a problem's machine code after the position of the first commit with this code."""
     kernel, problem, _ = series
     before = history.find_previous(series, build)
     if before is not None and before[1]:
@@ -58,7 +58,7 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
 
 
 def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
-    """Returns the stored launches for a replay; None while more are awaited. An impossible replay has no launches."""
+    """Returns a replay's stored launches, empty if the replay is impossible; None while more launches are awaited."""
     pair = history.find_pair(question, facts)
     if pair is None:
         return Launches()
@@ -66,7 +66,7 @@ def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQ
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
-    """Returns tonight's conclusion on a series. `same_as` names the previous commit if the same code won there."""
+    """Returns tonight's conclusion on a series. `same_as` is the previous commit's hash if the code is unchanged."""
     numbers, first = judge.verdict(series), judge.first_questions.get(series)
     if series in judge.alerts:
         return Conclusion(numbers, numbers.verdict, numbers.reason, "confirmed")

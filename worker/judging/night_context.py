@@ -45,13 +45,13 @@ class OpenNight:
         self.verdicts.append(NewVerdict(run_id=point.run_id, **columns))
 
     def queue(self, question: BuildQuestion, priority: Priority, suspicion_id: int | None = None) -> list[UnsentJob]:
-        """Queues the job that answers a question. Returns the jobs to send: none if the job was queued before."""
+        """Queues the job for a replay. Returns the jobs to send, an empty list if the job exists already."""
         night = (self.run_id, self.scope.submission_id)
         job = ReplayJob(question, self.scope.repository, self.library, *night, suspicion_id)
         return follow_up.ask(self.session, job, priority)
 
     def open_suspicion(self, point: Point, commit_ids: tuple[int, int], size: float | None, reason: str) -> int:
-        """Returns the id of a run's suspicion, which is opened if the run has none."""
+        """Opens a suspicion for a run if the run has none, and returns the suspicion's id."""
         return suspicions.open_once(
             self.session,
             run_id=point.run_id,

@@ -33,7 +33,7 @@ def find_suspicions(
     before: Mapping[Series, NightBefore],
     points: Mapping[Series, Point],
 ) -> list[NodeSuspicion]:
-    """Lists the largest suspected changes by a node or its driver, and slow nodes that may have recovered."""
+    """Lists the largest changes that a node or its driver may have caused, and slow nodes that may be fast again."""
     runs: dict[tuple[str, str], list[NightBefore]] = defaultdict(list)
     for (kernel, problem, _), run in before.items():
         runs[kernel, problem].append(run)
@@ -113,7 +113,7 @@ def _ask_whether_it_is_over(
     won: Mapping[int, Winner],
     reported: Mapping[str, float],
 ) -> NodeSuspicion | None:
-    """Returns the suspicion that a slow node has recovered; None if its times still differ."""
+    """Returns a suspicion to test by replays if a slow node seems to have recovered; else None."""
     suspicion = _against_newest(scope, point, others, ran, won)
     if suspicion is None or suspicion.what not in reported:
         return None
@@ -174,7 +174,7 @@ def _suspicion(
 
 
 def _can_be_asked(session: Session, scope: Scope, suspicion: NodeSuspicion) -> bool:
-    """Returns whether the replays of a suspicion can run now, or have ended already."""
+    """Returns whether both nodes are available for the replays, or the replays have ended already."""
     available = {gpu.gpu_uuid for gpu in gpus.list_available_gpus(session, scope.gpu_model)}
     if {suspicion.there.gpu_uuid, suspicion.here.gpu_uuid} <= available:
         return True

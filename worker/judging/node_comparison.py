@@ -20,8 +20,8 @@ config were up to 0.4 % apart in three sessions of one H200."""
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A suspicion that the node `here` changed a series, which the node `there` measured too. `moved` is the relative
-    change since the run `before`. `apart` is log(time here / time there) with the old driver."""
+    """A change that the node `here` or its driver may have caused. `there` is the node to compare with, `moved` is the
+    relative change since the run `before`, and `apart` is log(time here / time there) with the old driver."""
 
     point: Point
     before: NightBefore
@@ -36,13 +36,13 @@ class NodeSuspicion:
 
     @property
     def what(self) -> str:
-        """Returns the name of the suspected node or driver in a regression's key."""
+        """Returns the name of the suspected cause: two nodes, or a driver on a node."""
         # In alphabetical order, because either node may be the slower one.
         hosts = sorted((self.there.host, self.here.host))
         return f"driver {self.driver} on {self.here.host}" if self.driver else " and ".join(hosts)
 
     def is_reported(self, causes: Collection[str]) -> bool:
-        """Returns whether `causes` names these two nodes, or a new driver on one of them."""
+        """Returns whether `causes` already contains these two nodes, or a new driver on one of these nodes."""
         hosts = (self.there.host, self.here.host)
         return self.what in causes or any(
             cause.startswith("driver ") and cause.endswith(tuple(f" on {host}" for host in hosts)) for cause in causes
@@ -59,8 +59,7 @@ class NodeSuspicion:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The differences between two nodes (here to there) and between two cubins (new to old), as logarithms of
-    ratios."""
+    """Logarithms of time ratios from replays: `node` is here / there, `code` is new / old code on (there, here)."""
 
     node: Estimate | None
     code: tuple[Estimate, Estimate] | None
@@ -70,7 +69,7 @@ class NodeAnswer:
         return self.node is not None and _is_believed(self.node, policy, WELL_GPUS_DIFFER)
 
     def changed(self, policy: Policy) -> tuple[bool, bool]:
-        """Returns whether the new code changed the time on each node, first there, then here."""
+        """Returns whether the new code changed the time, as (on node `there`, on node `here`)."""
         if self.code is None:
             return False, False
         there, here = (_is_believed(each, policy, policy.min_change) for each in self.code)
@@ -78,7 +77,7 @@ class NodeAnswer:
 
 
 def compare(there: ReplayFact, here: ReplayFact, *, same_code: bool) -> NodeAnswer:
-    """Returns the differences between two nodes, and between two cubins on each node."""
+    """Returns the time differences between two nodes and, unless `same_code`, between old and new code."""
     # The old cubin, because a node may be slower with the new code alone.
     node = compute_log_ratios(there.good_us, here.good_us)
     if same_code:
@@ -108,7 +107,7 @@ def write_sentence(suspicion: NodeSuspicion, answer: NodeAnswer, policy: Policy)
 
 
 def write_lines(suspicion: NodeSuspicion, answer: NodeAnswer) -> tuple[str, ...]:
-    """Returns the figures behind the sentence of `write_sentence`, line by line."""
+    """Returns the measured differences as lines of text; empty if the replays failed."""
     if answer.node is None:
         return ()
     here, there = suspicion.here.host, suspicion.there.host

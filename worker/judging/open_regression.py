@@ -35,7 +35,7 @@ def open_for_commit(
     span: tuple[int, int],
     findings: Sequence[str] = (),
 ) -> str:
-    """Opens, joins or ends a regression for a change that replays confirmed. Returns the reason for the verdict."""
+    """Opens, extends or ends a regression after a confirmed change. Returns the reason for the verdict."""
     moved = _moved(scope, point, good_run_id, suspicion_id, alert.size, alert.error)
     difference = f"replays of old and new code differ by {alert.size:+.1%} ({moved.low:+.1%} to {moved.high:+.1%})"
     taken_back = regression_causes.mark_recovered(session, moved, repository=scope.repository, kernel=point.kernel)
@@ -68,7 +68,7 @@ def open_for_compiler(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Opens, joins or ends the regression for a change by a compiler."""
+    """Opens, extends or ends a regression after a confirmed change by a compiler."""
     size = expm1(change.size)
     moved = _moved(scope, suspicion.point, suspicion.before.run_id, suspicion_id, size, change.error)
     kernel = suspicion.point.kernel
@@ -102,7 +102,7 @@ def open_for_node(
     sentence: str,
     suspicion_id: int | None,
 ) -> None:
-    """Opens or joins the regression for a change by a node or its driver."""
+    """Opens a regression for a slower node or driver, or adds the series to the open regression."""
     change = node_comparison.estimate_driver(suspicion, answer) or answer.node
     assert change is not None, "a node is slower by what its replays show"
     cause = Cause(

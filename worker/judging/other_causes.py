@@ -21,7 +21,7 @@ RECENT_NIGHTS = 5
 
 @dataclass(frozen=True)
 class OpenQuestions:
-    """The replays that a suspicion waits for. `commit_ids` are the two commits that it compares."""
+    """The unfinished replays of a suspicion. `commit_ids` are the commits before and after the change."""
 
     point: Point
     commit_ids: tuple[int, int]
@@ -32,7 +32,7 @@ class OpenQuestions:
 
 @dataclass(frozen=True)
 class SettledSuspicion:
-    """The outcome of a suspicion. `answer` is the verdict if the time of the series changed, else None."""
+    """The outcome of a suspicion. `answer` is a verdict, or None if the time of the series did not change."""
 
     sentence: str
     outcome: Outcome
@@ -41,7 +41,7 @@ class SettledSuspicion:
 
 @dataclass(frozen=True)
 class OtherCauses:
-    """The suspicions that the compiler, the node or the short list changed a series. Results are None while awaited."""
+    """Suspected causes of a change, other than a commit. Each `*_answer` is None while its replays are awaited."""
 
     compiler: CompilerSuspicion | None = None
     compiler_answer: PairAnswer | None = None
@@ -58,7 +58,7 @@ class OtherCauses:
 
 
 def find(night: OpenNight, nights: Sequence[Night], points: Mapping[Series, Point]) -> dict[Series, OtherCauses]:
-    """Returns the suspicions of each series that blame something other than a commit."""
+    """Returns, for each suspicious series, the suspected causes other than a commit."""
     session, store, scope = night.session, night.store, night.scope
     recent = [each.submission_id for each in nights[-1 - RECENT_NIGHTS : -1]]
     before = judging.read_nights_before(session, recent, scope.origin)

@@ -63,7 +63,7 @@ def _about_commits(
 
 
 def is_compiled(night: OpenNight, pair: Pair) -> bool:
-    """Returns whether two commits can be replayed at once, because cubins of one compiler are stored for both."""
+    """Returns whether a replay needs no compiling, as cubins of one compiler are stored for both commits."""
     wins = [won for won in (pair.base.won, pair.head.won) if won is not None]
     return replay_answers.has_one_compiler(pair) and all(night.store.outcome(won.content_key) for won in wins)
 

@@ -19,7 +19,7 @@ from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
 
 @dataclass(frozen=True)
 class ChangedVerdict:
-    """A run on which the other policy gives a different verdict."""
+    """A run's verdict that another policy would change from `was` to `would_be`."""
 
     night: dt.date
     kernel: str

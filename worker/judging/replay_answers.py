@@ -1,4 +1,4 @@
-"""Finds the stored launches that a wanted replay can use. Launches of the same machine code count for every commit."""
+"""Finds the stored launches that a replay can use, including those of other commits with the same machine code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SAME = 1.0
 
 @dataclass(frozen=True)
 class End:
-    """One of two commits to replay. `won` is its best config, and `next_won` is a guess for an unmeasured commit."""
+    """A commit in a replay. `won` is its best config; if it was not measured, `next_won` is a later commit's."""
 
     commit_id: int
     sha: str
@@ -37,14 +37,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class StoredLaunches:
-    """The stored launches of two commits. `failure` says why no more will come; None if more may come."""
+    """The stored launches of two commits. `failure` is the reason if no more launches will come, else None."""
 
     base_us: tuple[float, ...]
     head_us: tuple[float, ...]
     failure: str | None
 
     def of(self, question: SeriesQuestion) -> Launches:
-        """Returns the launches that one replay may use, perhaps fewer than wanted."""
+        """Returns the next unused launches for a replay, at most as many as the replay wants."""
         part = slice(question.launches_used, question.launches_used + question.launches)
         return Launches(self.base_us[part], self.head_us[part])
 
@@ -67,7 +67,7 @@ def find_stored_launches(facts: Sequence[ReplayFact], pair: Pair) -> StoredLaunc
 
 
 def next_launches(question: SeriesQuestion, pair: Pair, stored: StoredLaunches) -> Launches | None:
-    """Returns the stored launches for a replay, perhaps fewer than wanted; None while more are awaited."""
+    """Returns the stored launches for a replay; None if the replay needs more launches and may still get them."""
     if pair.identical:
         return Launches((SAME,) * question.launches, (SAME,) * question.launches)
     launches = stored.of(question)
@@ -94,7 +94,7 @@ def has_one_compiler(pair: Pair) -> bool:
 
 
 def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
-    """Returns both commits of a replay as job data, with their stored cubins if `compiled`."""
+    """Returns (base, head) of a replay for its job, with their stored cubins if `compiled`."""
     either = pair.head.won or pair.base.won
     assert either is not None, "a question has at least one end that was measured"
     base, head = (
@@ -107,7 +107,7 @@ def make_sides(pair: Pair, *, compiled: bool) -> tuple[BuildSide, BuildSide]:
 
 
 def make_question(scope: Scope, pair: Pair, stored: StoredLaunches, launches: int, *, compiled: bool) -> BuildQuestion:
-    """Returns the request for the launches that are missing until `launches` are stored."""
+    """Returns a replay request for the launches missing from a total of `launches`."""
     start = len(stored.base_us)
     sides = make_sides(pair, compiled=compiled)
     ends = f"{pair.base.sha}:{pair.head.sha}"

@@ -94,7 +94,7 @@ def _find_change(night: OpenNight, answered: FirstQuestion) -> ConfirmedChange |
 
 
 def _read_numbers(session: Session, run_id: int) -> SeriesVerdict:
-    """Returns the stored verdict of a run, with only the part of its reason about the night's times."""
+    """Returns a run's stored verdict, with its reason cut to the statement about the night's times."""
     stored = session.get_one(Verdict, run_id)
     columns: dict[str, Any] = {each.name: getattr(stored, each.name, None) for each in fields(SeriesVerdict)}
     reason = stored.reason.removesuffix(AWAITS_REPLAY)

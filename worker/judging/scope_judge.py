@@ -29,7 +29,7 @@ KernelProblem = tuple[str, str]
 
 @dataclass(frozen=True)
 class SeriesQuestion:
-    """A wanted replay of two builds. The first `launches_used` stored launches are skipped, as they are used up."""
+    """A request to replay two commits. Earlier requests have used the first `launches_used` stored launches."""
 
     series: Series
     base: int
@@ -51,13 +51,13 @@ AnswerOf = Callable[[SeriesQuestion], Launches | None]
 
 
 def first_night(nights: int) -> int:
-    """Returns the index of the oldest night that a judge of the last night needs."""
+    """Returns the index of the oldest night that is needed to judge the newest of `nights` nights."""
     return max(0, (nights - 1 - HISTORY_NIGHTS) // HISTORY_STEP * HISTORY_STEP)
 
 
 @dataclass
 class FirstQuestion:
-    """The first replay that tonight wanted for a series. Each of `launches` is (base_us, head_us)."""
+    """The first replay wanted for a series tonight. `launches` contains its times as (base_us, head_us)."""
 
     base: int
     head: int
@@ -89,7 +89,7 @@ class ScopeJudge:
         self._baselines: dict[Series, list[str]] = {}
 
     def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
-        """Adds a night. `codes` names the machine code that won on each problem, where it is known."""
+        """Adds a night. `codes` maps (kernel, problem) to the name of the winning machine code, if known."""
         readings = {
             self.numbers[series_of(point)]: self._reading(build, point, codes.get((point.kernel, point.problem)))
             for point in points
@@ -108,7 +108,7 @@ class ScopeJudge:
         self._take(self._detector.add_night(build, unmeasured | readings))
 
     def start_levels(self, levels: Iterable[ExpectedLevel], build: int) -> None:
-        """Starts a new level of each series at its newest change that people expected. Call it before `add_night`."""
+        """Restarts the reference times at changes that people marked as expected. Call it before `add_night`."""
         for (kernel, problem, host), number in self.numbers.items():
             since = [
                 level.first_bad
@@ -121,7 +121,7 @@ class ScopeJudge:
                 self._detector.state.start_level(number, max(since))
 
     def settle(self, answer_of: AnswerOf) -> tuple[SeriesQuestion, ...]:
-        """Uses all stored answers, and returns the replays that are still wanted."""
+        """Uses replay results from `answer_of` until some are missing. Returns the replays with missing results."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             missing = tuple(self._question(ask) for ask, launches in answers if launches is None)
@@ -131,7 +131,7 @@ class ScopeJudge:
         return ()
 
     def settle_past(self, answer_of: AnswerOf) -> None:
-        """Uses the answers of a past night. Missing answers are not awaited."""
+        """Uses the available replay results of a past night, without waiting for missing results."""
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
@@ -140,7 +140,7 @@ class ScopeJudge:
             self._use(there)
 
     def is_spent(self) -> bool:
-        """Returns whether tonight's launches are too few for the first replay of another suspicion."""
+        """Returns whether tonight's remaining launches are too few to replay another suspicion."""
         return self._spent + self.policy.first_launches > self._replay_launches
 
     def verdict(self, series: Series) -> SeriesVerdict:

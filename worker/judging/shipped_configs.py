@@ -45,7 +45,7 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
 
 
 def _make_question(night: OpenNight, kernel: str, entry: ShippedEntry, best: Winner) -> BuildQuestion:
-    """Returns the wanted replay of the tuned table's config beside the best config."""
+    """Returns a request for a replay that compares the tuned table's config with the best config."""
     scope = night.scope
     config_id = fact_writes.add_configs(night.session, [entry.base])[config_sha256(entry.base)]
     base = BuildSide(scope.commit_id, scope.sha, config_id, entry.base, measured=True, code=None)

@@ -79,7 +79,7 @@ def _write(session: Session, scope: Scope, model: str, parts: Sequence[Part]) ->
 
 
 def _sampled(parts: Sequence[Part], config_id: int) -> list[Sampled]:
-    """Returns the samples of a total: sums over its series in the same round."""
+    """Returns the samples of a total, and of its baseline if all series have the same baseline."""
     own = Sampled(TOTAL, "kernel", config_id, _sums(parts, [part.measured.samples_us for part in parts]), {})
     baselines = {part.measured.baseline for part in parts}
     (name, *others) = baselines

@@ -15,8 +15,7 @@ LOOK_EVERY_S = 1.0
 def run_apart(
     module: str, *arguments: str, environment: Mapping[str, str], logs: Path, meanwhile: Callable[[], None], failed: str
 ) -> Iterator[str]:
-    """Yields the lines that a module prints, and `failed` at the end if the module fails. Calls `meanwhile` every
-    second."""
+    """Yields the output lines of a module, then `failed` if the module fails. Calls `meanwhile` every second."""
     log_file = logs / f"{module}.log"
     command = (sys.executable, "-m", f"{__package__}.{module}", *arguments)
     with processes.open_log(log_file) as log:

@@ -49,7 +49,7 @@ class Children:
     """The running child processes. Ctrl-C only reaches the parent, which must call `stop`."""
 
     def __init__(self, folder: Path, logs: Path, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` is called before each check for progress, because an idle dashboard may sleep."""
+        """`wake` is called before each progress check, because an idle dashboard makes no progress."""
         self._folder = folder
         self._logs = logs
         self._running: dict[str, tuple[Child, subprocess.Popen[bytes]]] = {}
@@ -70,7 +70,7 @@ class Children:
         self._started_at[child.name] = time.monotonic()
 
     def restart_dead(self) -> list[Death]:
-        """Restarts ended children and ends stuck ones. Returns the children that ended since the last call."""
+        """Ends stuck children and restarts ended children. Returns the children that ended since the last call."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._wake()

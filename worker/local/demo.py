@@ -1,4 +1,4 @@
-"""Implements `tilewatch demo`: plays a night for each commit of a small repository, on a simulated GPU."""
+"""Implements `tilewatch demo`: runs a nightly for each commit of a small repository, on a simulated GPU."""
 
 import contextlib
 import datetime as dt
@@ -88,7 +88,7 @@ def play_nights(settings: Settings, mailbox: Mailbox, print_line: Print) -> None
 
 
 def _plant(context: Context, home: Path) -> Context:
-    """Returns a context whose simulated GPU runs changed kernels slower or faster, as TIMES says."""
+    """Returns a context whose simulated GPU multiplies the times of changed kernels by the factors in TIMES."""
     planted = dict(context.simulation.planted)
     for kernel, times in TIMES.items():
         base, head = (_find_cubins(home, kernel, changed=changed) for changed in (False, True))
@@ -111,7 +111,7 @@ def _find_cubins(home: Path, kernel: str, *, changed: bool) -> dict[str, str]:
 
 
 def make_settings(home: Path, servers: Servers, dashboard_port: int, mailbox: Mailbox) -> Settings:
-    """Returns the demo's settings, which send messages to the mailbox. Writes a notify.toml for this."""
+    """Writes the demo's notify.toml, which sends messages to the mailbox, and returns the demo's settings."""
     notify = home / "notify.toml"
     notify.write_text(NOTIFY.format(url=mailbox.url), encoding="utf-8")
     return Settings(

@@ -1,4 +1,4 @@
-"""Finds out which requirements of Tilewatch this machine meets, and says how to meet the others."""
+"""Checks the requirements of Tilewatch on this machine, and explains how to meet missing ones."""
 
 import importlib.metadata
 import os
@@ -124,7 +124,7 @@ def _added_repositories(settings: Settings) -> list[Repository]:
 
 
 def _channels(settings: Settings) -> Finding:
-    """Returns a finding about notify.toml, without a test of its services."""
+    """Returns a finding about notify.toml, without sending a message."""
     example = "docs/use/notify.example.toml is an example"
     try:
         channels = routing.load(settings.notify_file).channels
@@ -193,7 +193,7 @@ def _toolchain(toolchain: Toolchain) -> Finding:
 
 
 def _owner_python(settings: Settings, row: Repository) -> Finding:
-    """Returns a finding about the Python that records a repository's host code. This takes two seconds."""
+    """Returns a finding about the Python that runs a repository's host code. This takes two seconds."""
     from tilewatch.worker.git import clones, owner_python
 
     python = owner_python.find(clones.clone_of(row.name, row.url, settings.clones))

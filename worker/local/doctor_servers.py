@@ -61,7 +61,7 @@ def list_worker_findings(settings: Settings, gpus_here: Sequence[Gpu]) -> Iterat
 
 
 def runs_here(settings: Settings) -> bool:
-    """Returns whether the settings name servers. Without them, workers that answer belong to another Tilewatch."""
+    """Returns whether the settings name servers. If not, workers that answer belong to another installation."""
     try:
         settings.connection()
     except NotRunning:
@@ -81,7 +81,7 @@ def _list_health_endpoints(settings: Settings, gpus_here: Sequence[Gpu]) -> Iter
 
 
 def _worker(name: str, address: str, number: int, *, ours: bool) -> Finding:
-    """Returns a finding about a worker's health endpoint. No answer is normal, as the worker may run elsewhere."""
+    """Returns a finding about a worker's health endpoint. A worker that does not answer is not an error."""
     if not number:
         return Finding(name, None, "has no health endpoint")
     host = "127.0.0.1" if address == "0.0.0.0" else address  # noqa: S104 - only to be asked

@@ -36,7 +36,7 @@ def let_owner_act(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def make_dashboard_login(owner_url: str, environment: Mapping[str, str]) -> str:
-    """Makes the dashboard's login and returns its URL. The login may only read, or also triage if visitors may act."""
+    """Makes the dashboard's login and returns its URL. The login is read-only unless visitors may act."""
     may_act = (
         environment.get("TILEWATCH_ANONYMOUS", "").strip() == "act"
         or bool(environment.get("TILEWATCH_TRIAGERS", "").strip())

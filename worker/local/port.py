@@ -26,6 +26,6 @@ def healthy(port: int) -> bool:
 
 
 def wake(port: int) -> None:
-    """Wakes the dashboard by a short connection. An unused dashboard sleeps, which looks like being stuck."""
+    """Wakes an idle dashboard by a short connection, so that it does not look stuck."""
     with contextlib.suppress(OSError):
         socket.create_connection(("localhost", port), timeout=1).close()

@@ -49,7 +49,7 @@ def dashboard(settings: Settings, environment: Mapping[str, str]) -> Child:
 def workers(
     settings: Settings, environment: Mapping[str, str], gpus_here: Iterable[Gpu], compilers: int
 ) -> Iterator[Child]:
-    """Yields the programs of all workers and of the scheduler. Only the sender of messages gets the forge's token."""
+    """Yields the commands of all workers and the scheduler. Only the worker `tell` gets the forge's token."""
     celery = (sys.executable, "-m", "celery", "-A", "tilewatch.worker.app")
     no_secrets = withhold(environment, *SECRETS_OF_PEOPLE)
     # Mingle and gossip are for workers that talk to each other. Ours do not, and start a second earlier without them.

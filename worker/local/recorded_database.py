@@ -1,4 +1,4 @@
-"""Opens a temporary database of recordings, for commands that work without a running Tilewatch."""
+"""Opens a temporary database with imported recordings, for commands that work without a running Tilewatch."""
 
 import contextlib
 import tempfile
@@ -23,7 +23,7 @@ OWNER = "judge of recordings"
 def open_recorded_database(
     files: Sequence[Path], settings: Settings, print_line: Callable[[str], None]
 ) -> Iterator[str]:
-    """Yields the URL of a temporary database with these files, imported and judged. Deletes it at the end."""
+    """Imports and judges recordings in a temporary database, yields its URL, and deletes it at the end."""
     with tempfile.TemporaryDirectory(prefix="tilewatch-recordings-", dir=FOLDER) as folder:
         home = Path(folder)
         home.chmod(0o755)  # the embedded Postgres runs as nobody when this is run by root

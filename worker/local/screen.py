@@ -21,7 +21,7 @@ KEPT_BYTES = 1 << 16
 
 
 class Screen:
-    """Prints lines for a person. A terminal overwrites its progress line; a log gets a new line now and then."""
+    """Prints lines, and a progress line that a terminal overwrites and a log file repeats now and then."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -48,7 +48,7 @@ class Screen:
         self._printed_at = time.monotonic()
 
     def _write(self, text: str) -> None:
-        """Writes as much as the terminal takes now. A paused terminal must not stop `tilewatch up`."""
+        """Writes as much text as the terminal accepts without blocking, and keeps the rest for the next call."""
         self._unwritten = (self._unwritten + text.encode())[-KEPT_BYTES:]
         with contextlib.suppress(OSError):  # such as a full disk, or a closed terminal
             while self._unwritten and select.select([], [sys.stdout], [], 0)[1]:
@@ -57,7 +57,7 @@ class Screen:
 
 
 def progress(servers: Servers, ended: Sequence[str] = (), trouble: str | None = None) -> str:
-    """Returns the progress line: ended processes, trouble with Postgres, and open submissions or jobs."""
+    """Returns one line about ended processes, trouble with Postgres, and open submissions or jobs."""
     states = [f"{name} ended and will be started again" for name in ended]
     states += [trouble] if trouble else []
     try:

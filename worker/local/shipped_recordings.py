@@ -1,4 +1,4 @@
-"""Imports the recordings and reports that this checkout or wheel contains, in a process of its own."""
+"""Imports the recordings and reports of this checkout or wheel, in a separate process."""
 
 import contextlib
 import sys
@@ -18,7 +18,7 @@ AWAY_S = 1.0
 
 
 def list_files(folder: Path, own: str | None) -> list[tuple[Path, str | None]]:
-    """Lists a folder's recordings and reports, each with a new name for its repository; None keeps the old name."""
+    """Lists a folder's recordings and reports as (file, new name of its repository). None keeps the recorded name."""
     files = (*sorted(folder.glob("*.jsonl.gz")), *sorted(folder.glob("*/*.jsonl.gz")))
     named = [(file, own if file.parent in (folder, folder / "nights") else None) for file in files]
     return [*named, *((report, None) for report in sorted(folder.glob("toolchains/*.json")))]

@@ -166,7 +166,7 @@ def _run(settings: Settings, screen: Screen, stack: contextlib.ExitStack, signal
 
 
 class DatabaseTrouble:
-    """A callable that returns the trouble with Postgres, or None. It asks Postgres only now and then."""
+    """A callable that returns a sentence about trouble with Postgres, or None. It checks at most every 15 seconds."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url, self._look_at, self._found = database_url, 0.0, ""
@@ -215,14 +215,14 @@ def write_connection_file(file: Path, servers: Servers) -> Iterator[None]:
 
 
 def limit_kernels(settings: Settings, gpus_here: Sequence[Gpu]) -> Settings:
-    """Returns the settings. Without a GPU, nightlies of our own library are limited to a few kernels."""
+    """Returns the settings, limited to a few kernels if Tilewatch watches its own library without a GPU."""
     if gpus_here or settings.kernels is not None or not _watches_checkout(settings):
         return settings
     return settings.model_copy(update={"kernels": WITHOUT_GPU})
 
 
 def _watches_checkout(settings: Settings) -> bool:
-    """Returns whether the watched repository is the clone that contains this code."""
+    """Returns whether the watched repository is this checkout of Tilewatch."""
     return settings.repository == CHECKOUT and (CHECKOUT / ".git").exists()
 
 

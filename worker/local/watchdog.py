@@ -1,4 +1,4 @@
-"""Ends `tilewatch up` if its main thread is stuck, because ended processes would not be restarted."""
+"""Ends `tilewatch up` if its main thread is stuck and cannot restart processes."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ FRAMES = 6
 
 
 def start(reason: Path) -> str | None:
-    """Starts the watchdog. Returns why an earlier watchdog ended its process; None if none did."""
+    """Starts the watchdog. Returns the reason if the last watchdog ended `tilewatch up`, else None."""
     before = reason.read_text(encoding="utf-8") if reason.exists() else None
     reason.unlink(missing_ok=True)
     threading.Thread(target=_watch, args=(reason,), name="watchdog", daemon=True).start()

@@ -56,7 +56,7 @@ class Changes:
 
 
 def changes(current: Iterable[OpenAlarm], stored: Iterable[AlarmRow], now: dt.datetime) -> Changes:
-    """Returns the alarms to open and to close, so that exactly the alarms `current` are open."""
+    """Returns the alarms to open and the keys to close, so that only the `current` alarms are open afterwards."""
     open_keys = {alarm.key for alarm in stored}
     by_key = {_find_key(alarm, open_keys, now): alarm for alarm in current}
     return Changes(
@@ -151,7 +151,7 @@ def find_quarantined_gpus(ill: Sequence[QuarantineRow]) -> list[OpenAlarm]:
 
 
 def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host that does not fully confine the code of commits."""
+    """Returns an alarm for each host that runs code of commits without the full sandbox."""
     less = {host: level for host, level in confinements if level != Level.FULL}
     return [
         OpenAlarm(
@@ -166,7 +166,7 @@ def find_not_confined(confinements: Iterable[tuple[str, str]]) -> list[OpenAlarm
 
 
 def find_root_on_gpus(needs: Iterable[tuple[str, str]]) -> list[OpenAlarm]:
-    """Returns an alarm for each host where the code of commits runs as root on a GPU."""
+    """Returns an alarm for each host that runs code of commits as root on a GPU."""
     return [
         OpenAlarm(
             NOT_CONFINED,
@@ -202,12 +202,12 @@ def sweep_of_key(key: str) -> tuple[str, str, int] | None:
 
 
 def lost_its_tie(run: RunPair) -> bool:
-    """Returns whether the config that won the night before is clearly slower than the best now."""
+    """Returns whether the previous night's best config is now clearly slower than tonight's best config."""
     return run.old_winner_loss is not None and run.old_winner_loss >= LOSS_THAT_MATTERS
 
 
 def list_explained_ties(runs: Sequence[RunPair]) -> set[str]:
-    """Returns the keys of alarms about lost ties that confirmed changes explain. See `find_lost_ties`."""
+    """Returns the keys of alarms from `find_lost_ties` that confirmed changes explain."""
     groups = _grouped([run for run in runs if lost_its_tie(run)])
     return {
         f"tie_lost/{kernel}/{gpu}/{submission}"
@@ -236,7 +236,7 @@ def find_lost_ties(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def find_lost_lines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about winners that newly break a rule of the checklist."""
+    """Returns alarms about kernels whose best config breaks a checklist rule that the previous best config kept."""
     lost = {id(run): lines for run in runs if (lines := _list_lost_lines(run))}
     return [
         _alarm_since(
@@ -259,7 +259,7 @@ def _list_lost_lines(run: RunPair) -> list[str]:
 
 
 def find_regret(runs: Sequence[RunPair], table_limit: float, stored: Sequence[AlarmRow]) -> list[OpenAlarm]:
-    """Returns an alarm for each kernel whose shipped config is slower than the best config found."""
+    """Returns an alarm for each kernel whose tuned-table or tile-table config is slower than the best config."""
     open_keys = {_regret_key(alarm.key): alarm.key for alarm in stored if alarm.kind == "regret"}
     behind = [run for run in runs if _is_behind(run, table_limit, open_keys)]
     alarms: list[OpenAlarm] = []
@@ -295,7 +295,7 @@ def _is_behind(run: RunPair, table_limit: float, open_keys: Mapping[tuple[str, .
 
 
 def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
-    """Returns alarms about nodes where a baseline's package has a new version, which may change ratios."""
+    """Returns an alarm for each new version of a baseline's package on a node."""
     versions = (
         (run, package, (run.old_toolchain or {}).get(package), run.toolchain.get(package))
         for run in runs
@@ -322,7 +322,7 @@ def find_changed_baselines(runs: Sequence[RunPair]) -> list[OpenAlarm]:
 
 
 def keep(stored: Iterable[AlarmRow]) -> list[OpenAlarm]:
-    """Returns stored alarms as alarms that stay open."""
+    """Converts stored alarms to OpenAlarm objects, so that the alarms stay open."""
     return [OpenAlarm(alarm.kind, alarm.key, alarm.subject, alarm.detail) for alarm in stored]
 
 
@@ -335,14 +335,14 @@ def _config_alarm(kind: str, group: Sequence[tuple[SweepPair, FallenConfig]]) ->
 
 
 def _alarm_since(kind: str, first: RunPair | SweepPair, head: str, lines: Sequence[str]) -> OpenAlarm:
-    """Returns an alarm about a kernel on a GPU model, dated from a submission."""
+    """Returns an alarm about a kernel on a GPU model, open since the submission of `first`."""
     kernel, gpu = first.kernel, first.gpu_model
     subject = f"{kernel} of {first.repository} on {gpu} since {short_sha(first.sha)} ({first.made_at:%Y-%m-%d})"
     return OpenAlarm(kind, f"{kind}/{kernel}/{gpu}/{first.submission_id}", subject, _listing(head, lines), kernel, gpu)
 
 
 def _regret_key(key: str) -> tuple[str, ...]:
-    """Returns the repository, kernel and GPU model in the key of a `regret` alarm."""
+    """Returns (repository, kernel, GPU model) from the key of an alarm about a slow table config."""
     _, kernel, gpu, _, *repository = split_key(key, 3)
     return (*repository, kernel, gpu)
 

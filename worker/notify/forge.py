@@ -115,7 +115,7 @@ def marker(key: str) -> str:
 
 
 def comment_of(message: OutgoingMessage) -> str:
-    """Returns a message as a comment in Markdown, without mentions or links from a commit's subject."""
+    """Returns a message as a Markdown comment in which mentions and links in commit subjects are disabled."""
     lines = fit_lines(message.body.split("\n"), COMMENT_CHARACTERS)
     longest = max((len(ticks) for line in lines for ticks in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Action:
-    """A change to a pull request: opened if `stored` is None, withdrawn if `state` is None, else updated."""
+    """A pull request to open if `stored` is None, to close if `state` is None, else to update."""
 
     stored: PullRequest | None
     state: TableState | None
@@ -80,7 +80,7 @@ def decide(states: Iterable[TableState], stored: Sequence[PullRequest], table_sh
 
 @dataclass(frozen=True)
 class Mender:
-    """Manages a repository's pull requests. `forge` is None if they are not enabled. Methods raise ExpectedError."""
+    """Manages a repository's pull requests. `forge` is None if they are disabled. Methods raise ExpectedError."""
 
     settings: Settings
     repository: WatchedRepository

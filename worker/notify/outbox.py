@@ -1,4 +1,4 @@
-"""Writes the messages about changes of regressions, alarms and days, sends them, and stores the outcome of each."""
+"""Writes messages about regressions, alarms and daily digests, sends them, and stores the outcomes."""
 
 import datetime as dt
 import re
@@ -133,7 +133,7 @@ def write_digest(opened: Session, outbox: Outbox, now: dt.datetime) -> None:
 
 
 def _write_day(opened: Session, outbox: Outbox, day: wording.Day) -> Text:
-    """Returns the digest of a day, without repositories whose part cannot be written."""
+    """Returns the digest of a day. A repository is left out if its part cannot be written."""
     writable = []
     for repository in day.list_repositories():
         with isolate(opened, repository, "the digest cannot be written about it"):
@@ -161,7 +161,7 @@ def send_due(outbox: Outbox) -> int:
 
 
 def send_tests(outbox: Outbox) -> dict[str, SendResult]:
-    """Sends a test message to every channel and returns the results. A forge is only read."""
+    """Sends a test message to every channel and returns the results. A forge gets only a read request."""
     test = OutgoingMessage("check", "check", "Tilewatch can reach you here", f"Dashboard: {outbox.dashboard_url}")
     return {
         name: sender.probe() if isinstance(sender, Forge) else sender.send(test)
@@ -174,7 +174,7 @@ KINDS_OF_CHECKS = ("check_fine", "check_slower", "check_unsure")
 
 
 def write_checks(opened: Session, settings: NotifySettings, forges: Collection[str]) -> None:
-    """Writes a message about each unreported check to the forges that want it."""
+    """Writes messages about unreported checks to the forges of their repositories."""
     if not forges:
         return
     for check_id in messages.list_unreported_checks(opened):
@@ -211,7 +211,7 @@ def check_text(story: CheckStory) -> Text:
 
 
 def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str) -> list[str]:
-    """Lists the channels for a message about a regression. Forges only get changes that commits may have caused."""
+    """Lists the channels for a message about a regression. Forges are left out unless a commit may be the cause."""
     regression = story.regression
     topic: routing.Topic = "regression" if regression.direction == "regression" else "improvement"
     on_commit = topic == "regression" and regression.category in BY_A_COMMIT
@@ -224,7 +224,7 @@ def _channels(opened: Session, outbox: Outbox, story: RegressionStory, kind: str
 def _list_addresses(
     opened: Session, outbox: Outbox, story: RegressionStory, kind: str
 ) -> Iterator[tuple[str, str | None]]:
-    """Yields the channels for a message about a regression. Each forge comes with a commit, others with None."""
+    """Yields (channel, commit hash) for a message about a regression. The hash is None except for forges."""
     for channel in _channels(opened, outbox, story, kind):
         if not _is_forge(outbox, channel):
             yield channel, None
@@ -237,7 +237,7 @@ def _list_addresses(
 
 
 def _list_foreign_forges(opened: Session, settings: NotifySettings, repository: str) -> set[str]:
-    """Returns the forge channels of other repositories, which lack this repository's commits."""
+    """Returns the channels that report to the forges of other repositories."""
     places = {each.name: _find_project(each.url) for each in repositories.list_repositories(opened)}
     forges = {name: channel.forge.lower() for name, channel in settings.channels.items() if channel.forge}
     return {name for name, forge in forges.items() if forge in places.values() and forge != places.get(repository)}
@@ -249,7 +249,7 @@ def _find_project(url: str) -> str:
 
 
 def _with_owner(opened: Session, outbox: Outbox, story: RegressionStory) -> RegressionStory:
-    """Returns a regression with its owner. If it has none, stores the owner that a route names."""
+    """Returns a regression with its owner. A missing owner is taken from the routes and stored."""
     regression = story.regression
     owner = routing.find_owner(outbox.settings, regression.kernel, regression.gpu_models)
     if regression.owner or not owner:
@@ -309,7 +309,7 @@ def _store_outcome(opened: Session, message: ClaimedMessage, outcome: SendResult
 
 
 def _day(opened: Session, since: dt.datetime, now: dt.datetime) -> wording.Day:
-    """Returns the content of a digest, without recorded regressions and planted examples."""
+    """Returns the content of a digest. Imported regressions and planted examples are left out."""
     rows = [row for row in regression_queries.list_regressions(opened) if row.counted]
     slower = [row for row in rows if row.direction == "regression"]
     moved = {row.regression_id for row in regression_queries.find_last_moves(opened, now).values() if row.at >= since}

@@ -81,7 +81,7 @@ class Route(_Strict):
 
 
 class Quiet(_Strict):
-    """The quiet hours. They include midnight if the end is earlier than the start."""
+    """The quiet hours of a day. If `end` is before `start`, they last past midnight."""
 
     start: LocalHour = Field(alias="from")
     end: LocalHour = Field(alias="to")
@@ -170,7 +170,7 @@ def digest_due(settings: NotifySettings, now: dt.datetime) -> dt.date | None:
 
 
 def _matches(route: Route, kernel: str | None, gpus: Sequence[str]) -> bool:
-    """Returns whether a route matches. Only the pattern `*` matches a message without a kernel or GPU."""
+    """Returns whether a route matches. A message without a kernel or GPU matches only the pattern `*`."""
     fits_kernel = route.kernel == "*" if kernel is None else fnmatchcase(kernel, route.kernel)
     return fits_kernel and (any(fnmatchcase(gpu, route.gpu) for gpu in gpus) if gpus else route.gpu == "*")
 

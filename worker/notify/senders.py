@@ -29,7 +29,7 @@ SECRET_LENGTH = 6
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """A message to one channel. `key` is the same for every attempt. `sha` and `about` are only for forges."""
+    """A message to one channel. A repeated attempt has the same `key`. Only forges use `sha` and `about`."""
 
     key: str
     kind: str

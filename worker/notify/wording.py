@@ -95,7 +95,7 @@ def regression_text(story: RegressionStory, kind: str, dashboard_url: str) -> Te
 
 
 def headline(regression: RegressionRow, was: str = "") -> str:
-    """Returns a line about a change. `was` stands before its size if the change has ended."""
+    """Returns a line about a change. `was` precedes the size, such as "was " if the change has ended."""
     on = ", ".join(regression.gpu_models)
     return (
         f"{regression.kernel} of {regression.repository} on {on}: {was}{write_change(regression.size)} "

@@ -19,7 +19,7 @@ HEARTBEAT_S = 15
 
 
 class Heartbeat:
-    """Writes a worker's heartbeat. Every process may call `write`, but only the parent runs the thread."""
+    """Writes a worker's heartbeat. Any process may call `write`, but only the parent may call `start`."""
 
     def __init__(
         self,

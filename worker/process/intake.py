@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 
 
 class Intake:
-    """Opens and closes a worker's queues through `take(queue, is_open)`. It is thread-safe."""
+    """Closes and reopens a worker's queues by calling `take(queue, is_open)`. It is thread-safe."""
 
     def __init__(self, queues: Collection[str], take: Callable[[str, bool], None]) -> None:
         self._queues, self._take = tuple(queues), take

@@ -29,7 +29,7 @@ ENVIRONMENTS_EVERY_S = 60.0
 
 
 class Lifecycle:
-    """Runs the threads of a worker besides its jobs. Closes queues while the database or the GPU cannot be used."""
+    """Runs a worker's background threads, and closes its queues while the database or the GPU cannot be used."""
 
     def __init__(
         self, settings: Settings, identity: Identity, on_beat: Callable[[], None], intake: Intake, busy: Busy
@@ -82,7 +82,7 @@ class Lifecycle:
             self._endpoint.forget()
 
     def _keep_looking(self) -> None:
-        """Checks the pool's progress. The heartbeat's thread cannot do this, as it may wait for Postgres."""
+        """Ends stuck pool processes. The heartbeat's thread cannot do this, as it may wait for Postgres."""
         while not self._over.wait(HEARTBEAT_S):
             for task, sentence in self._progress.look().items():
                 log.error("a process ended", task=task, reason=sentence)
@@ -98,7 +98,7 @@ class Lifecycle:
                 return
 
     def _refuses(self) -> str | None:
-        """Returns why the worker takes no job, if the database has the tables of another release; else None."""
+        """Closes all queues while the database has another release's tables. Returns the reason, or None."""
         try:
             migrate.require_head(self._database_url)
             refusal = None

@@ -41,7 +41,7 @@ class Progress:
         self._seen: dict[int, _Seen] = {}
 
     def look(self) -> dict[str, str]:
-        """Ends processes without progress. Returns a sentence for each, by the name of its task."""
+        """Ends processes without progress. Returns {task name: sentence} for the ended processes."""
         busy = self._busy()
         seen = {}
         for process, task in busy.items():

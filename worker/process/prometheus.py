@@ -90,6 +90,6 @@ def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[Any, flo
 
 @dataclass(frozen=True)
 class _Source:
-    """A collector of metrics. Without a method `describe`, its registration asks no server."""
+    """A metrics collector for Prometheus. It has no method `describe`, so that registering it contacts no server."""
 
     collect: Families

@@ -15,7 +15,7 @@ def mark() -> None:
 
 
 def is_stopping() -> bool:
-    """Returns whether the worker is being stopped. May wait a moment for the parent's mark."""
+    """Returns whether the worker is being stopped. Waits briefly for the parent to mark the stop."""
     # A commit's code may have killed this process. Handing its job back would then repeat the job without end.
     deadline = time.monotonic() + PATIENCE_S
     while not _flag[0] and time.monotonic() < deadline:

@@ -19,7 +19,7 @@ A worker skips hundreds of them per second."""
 
 
 class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
-    """Celery's scheduler with one change: if the clock is set back, tasks pause for at most one period."""
+    """Celery's scheduler, which pauses tasks for at most one period after the clock is set back."""
 
     def tick(self, *arguments: Any, **named: Any) -> float:
         now: dt.datetime = self.app.now()
@@ -34,7 +34,7 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no typ
 
 
 def skip_repeated(task: Callable[[], None]) -> Callable[[], None]:
-    """Returns a periodic task that does nothing if it has just run in this process."""
+    """Wraps a periodic task so that it is skipped if it has just run in this process."""
     # Messages have no expiry time: a worker whose clock was ten minutes ahead silently dropped all of them (2026-11).
     ended_at: float | None = None
 

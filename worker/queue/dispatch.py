@@ -81,7 +81,7 @@ def sender(broker_url: str) -> Celery:
 
 
 def send(celery: Celery, database_url: str, queued: Sequence[UnsentJob]) -> None:
-    """Sends a message for each job. Commit their transaction first. Raises BrokerUnreachable if Redis fails."""
+    """Sends a message for each job. The jobs must be committed first. Raises BrokerUnreachable if Redis fails."""
     if not queued:
         return
     # First, because a claim skips locked rows. The reconciler finds jobs that were marked and not sent.
@@ -102,7 +102,7 @@ def wake_outbox(celery: Celery, database_url: str) -> None:
 
 
 def read_counters(celery: Celery, slug: str, gpu_uuid: str) -> None:
-    """Starts the task that reads hardware counters on one GPU. If its message is lost, a later heartbeat repeats it."""
+    """Starts the task that reads hardware counters on one GPU. A later heartbeat replaces a lost message."""
     with _reaching(celery):
         celery.send_task(COUNT_TASK, queue=one_gpu_queue(slug, gpu_uuid))
 
@@ -139,7 +139,7 @@ def require_broker(broker_url: str) -> None:
 
 
 def address(broker_url: str) -> str:
-    """Returns host:port of a URL, which may be shown to people."""
+    """Returns host:port of a URL, without the password."""
     try:
         parts = urlsplit(broker_url)
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"

@@ -28,7 +28,7 @@ def queue_next(session: Session, job: ClaimedJob) -> list[UnsentJob]:
 def add_judge_job(
     session: Session, run_id: int, *, submission_id: int | None, subject: str, priority: int, again: str | None = None
 ) -> tuple[UnsentJob, bool]:
-    """Returns a run's judge job and whether it is new. Another `again` makes another job."""
+    """Adds a run's judge job, once for each value of `again`. Returns the job and whether it is new."""
     job_id, new = jobs.add(
         session,
         key=f"judge:{run_id}" if again is None else f"judge:{run_id}:{again}",
@@ -44,7 +44,7 @@ def add_judge_job(
 
 
 def judge_the_rest(session: Session, submission_id: int | None = None) -> list[UnsentJob]:
-    """Queues a judge job for each night that has runs without a verdict and no open job. Returns the jobs to send."""
+    """Queues a judge job for each night that still has unjudged runs but no open job. Returns the jobs to send."""
     added = [
         add_judge_job(
             session,
@@ -67,8 +67,7 @@ def judge_run(session: Session, facts: SweepFacts, run_id: int, priority: int) -
 
 
 def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
-    """Queues the job that answers a question: "confirm" if both sides are compiled, else "prepare". Returns the jobs to
-    send."""
+    """Queues the job of a replay: "confirm" if both versions are compiled, else "prepare". Returns the jobs to send."""
     question, ready = asked.question, asked.question.is_compiled
     queue = _gpu_queue_of(question) if ready else COMPILE
     # A second night gets its own job, because the end of a job only starts the judge of the job's own night.
@@ -93,7 +92,7 @@ def ask(session: Session, asked: ReplayJob, priority: int) -> list[UnsentJob]:
 
 
 def _gpu_queue_of(question: BuildQuestion) -> str:
-    """Returns the queue of the GPU, or of the GPU model, that a replay needs."""
+    """Returns the queue for a replay: of one GPU if the replay names a GPU, else of the GPU model."""
     if question.gpu_uuid is None:
         return gpu_queue(question.gpu_model)
     return one_gpu_queue(question.gpu_model, question.gpu_uuid)

@@ -14,7 +14,7 @@ Payload = TypeVar("Payload")
 
 @dataclass(frozen=True)
 class CompilePayload:
-    """The payload of a job that compiles a kernel. `items` is None if the job plans the batches of configs."""
+    """The payload of a job that compiles a kernel. `items` is None if the job only splits configs into batches."""
 
     repository: str
     sha: str
@@ -56,7 +56,7 @@ class CheckPayload:
 
 @dataclass(frozen=True)
 class ToolchainsPayload:
-    """The payload of jobs that compare toolchains, the base first. A `fail_over` of 0.01 is 1 %."""
+    """The payload of jobs that compare `toolchains` with the first of them. A `fail_over` of 0.01 is 1 %."""
 
     report_id: int
     toolchains: tuple[str, ...]
@@ -86,5 +86,5 @@ def read_payload(kind: type[Payload], stored: Mapping[str, Any]) -> Payload:
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Returns the cached reader for a kind of payload."""
+    """Returns a cached TypeAdapter for a kind of payload."""
     return TypeAdapter(kind)

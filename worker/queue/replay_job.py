@@ -24,8 +24,7 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class BuildSide:
-    """One of two versions to replay. `code` is None before compiling. A version that is not `measured` has a guessed
-    config."""
+    """A version in a replay. `code` is None before compiling. If `measured` is False, the config is a guess."""
 
     commit_id: int
     sha: str
@@ -36,15 +35,15 @@ class BuildSide:
 
     @classmethod
     def of_winner(cls, won: Winner, commit_id: int, sha: str, *, measured: bool = True, compiled: bool = True) -> Self:
-        """Returns a winner's config at a commit as a version to replay, with its stored cubin if `compiled`."""
+        """Makes a version to replay from a best config and a commit, with the stored cubin if `compiled`."""
         code = MachineCode(won.content_key, won.symbol, won.code_sha256, won.compiler) if compiled else None
         return cls(commit_id, sha, won.config_id, won.params, measured, code)
 
 
 @dataclass(frozen=True)
 class BuildQuestion:
-    """A wanted replay of two versions. The first `start` launches are stored already, and `launches` more are wanted.
-    If `gpu_uuid` is None, any GPU of the model may be used."""
+    """A request for `launches` more launches of two versions, after `start` stored launches. If `gpu_uuid` is None, any
+    GPU of the model may be used."""
 
     key: str
     kernel: str
@@ -74,7 +73,7 @@ class BuildQuestion:
         gpu_uuid: str | None = None,
         host: str | None = None,
     ) -> Self:
-        """Returns a wanted replay. `about` is a kernel and a problem. `ends` names two commits or two runs."""
+        """Makes a request for a replay. `about` is (kernel, problem), and `ends` identifies the two versions."""
         key = question_key(scope, *about, ends, start, launches)
         place = (scope.gpu_model, scope.arch, scope.origin)
         return cls(key, *about, *place, axis, start, launches, *sides, gpu_uuid, host)
@@ -98,7 +97,7 @@ def question_key(scope: Scope, kernel: str, problem: str, ends: str, start: int,
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A wanted replay with the data of its job. `run_id` and `submission_id` name the waiting night."""
+    """A requested replay with its job's data. `run_id` and `submission_id` identify the night that waits for it."""
 
     question: BuildQuestion
     repository: str

@@ -21,7 +21,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that Celery may get. `job_id` is None for tasks without a job."""
+    """A checked message that Celery may execute. `job_id` is None for tasks without a job."""
 
     task: str
     id: str

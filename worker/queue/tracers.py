@@ -1,4 +1,4 @@
-"""Finds workers that can run host code with further Python packages."""
+"""Checks that a worker can run host code that needs extra Python packages."""
 
 from sqlalchemy.orm import Session
 

@@ -72,7 +72,7 @@ def _plan_batches(job: ClaimedJob, payload: CompilePayload, context: Context) ->
 
 
 def attach_in_parts(database_url: str, compiler: str, submission_id: int, code_keys: Sequence[str]) -> None:
-    """Attaches stored compilations to waiting trials, in the order of `code_keys`."""
+    """Links stored compilations to the trials that wait for them, in the order of `code_keys`."""
     for part in fact_writes.in_parts(code_keys):
         with session(database_url) as opened:
             fact_writes.attach_compilations(opened, compiler=compiler, submission_id=submission_id, code_keys=part)

@@ -48,7 +48,7 @@ def open_compiler(context: Context, name: str | None = None) -> Compiler:
 
 
 def compile_finally(context: Context, toolchain: str | None, compile_one: Callable[[Compiler], Compiled]) -> Compiled:
-    """Returns the result of a compilation, which is repeated if only the machine failed."""
+    """Runs a compilation, repeats it after failures of the machine, and returns the last result."""
     for tries_left in reversed(range(TRIES)):
         compiled = compile_one(open_compiler(context, toolchain))
         if is_final(vars(compiled), context.compile_limit_s) or not tries_left:
@@ -59,7 +59,7 @@ def compile_finally(context: Context, toolchain: str | None, compile_one: Callab
 def compile_each(
     compile_one: Callable[[Item], Outcome], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields each item with its result, as soon as that is ready. One thread means the calling thread."""
+    """Yields (item, result) as soon as each result is ready. With one thread, runs in the calling thread."""
     if threads == 1:
         yield from ((item, compile_one(item)) for item in items)
         return

@@ -1,4 +1,4 @@
-"""The confirm step: replays the two sides of a question on this worker's GPU and writes the answer."""
+"""The confirm step: replays two versions on this worker's GPU and stores the result."""
 
 from tilewatch.db.lifecycle.jobs import ClaimedJob, UnsentJob
 from tilewatch.db.session import session

@@ -86,7 +86,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def find_newest_due(facts: SweepFacts, now: dt.datetime) -> dt.datetime:
-    """Returns the last time in UTC at which a series was due for a sweep."""
+    """Returns the latest UTC midnight at which a series was due for its periodic sweep."""
     series = f"{facts.repository} {facts.kernel} {facts.problem} {facts.gpu_model}"
     own_day = int.from_bytes(hashlib.sha256(series.encode()).digest()[:4])
     since = (now.toordinal() - own_day) % SWEPT_AGAIN_DAYS
@@ -107,7 +107,7 @@ def _refuse_part(missing: int, facts: SweepFacts, database_url: str) -> NothingT
 def _with_cubins(
     sweep_id: int, facts: SweepFacts, compiled: Sequence[CompiledConfig], store_url: str, database_url: str
 ) -> list[CompiledConfig]:
-    """Returns the configs whose cubins are stored here. Raises NothingToMeasure if one is missing or none is left."""
+    """Returns the configs with a stored cubin. Raises NothingToMeasure if a result is missing or no config is left."""
     outcomes = CubinStore(store_url).outcomes({each.content_key for each in compiled})
     if missing := sum(each.content_key not in outcomes for each in compiled):
         raise NothingToMeasure(

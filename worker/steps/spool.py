@@ -13,7 +13,7 @@ from tilewatch.kernels.results import RunResult
 
 @dataclass(frozen=True)
 class Spooled:
-    """A run, with the id and key of its measure job. The key shows whether a database has the same job."""
+    """A finished run with the id and key of its measure job. The key shows whether a database contains this job."""
 
     job_id: int
     job_key: str
@@ -24,7 +24,7 @@ _READ = TypeAdapter(Spooled)
 
 
 def keep(folder: Path, spooled: Spooled) -> Path:
-    """Writes a run to the spool and returns its file, which is then complete and safe on disk."""
+    """Writes a run atomically to the spool folder and returns the file."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"job-{spooled.job_id}-{os.getpid()}-{spooled.result.started_at:%Y%m%dT%H%M%S%f}.json"
     making = file.with_suffix(".making")

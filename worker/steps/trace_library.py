@@ -50,7 +50,7 @@ class PlansWanted:
 
 
 def read_shares(session: Session, repository: str, gpu_model: str, day: str) -> Shares:
-    """Returns the configs that each series of a repository has tried so far."""
+    """Returns the configs that earlier nights tried, for each series of a repository."""
     drivers, compilers = gpus.list_versions(session, gpu_model)
     series = {}
     for names, found in tried_configs.list_tried(session, repository, gpu_model).items():

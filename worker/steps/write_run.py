@@ -71,7 +71,7 @@ def deliver(spooled: Spooled, spool_folder: Path, database_url: str) -> list[Uns
 
 @dataclass(frozen=True)
 class Delivered:
-    """The jobs that a written run queued. `ill` says why no run was written, if the GPU was ill."""
+    """The jobs queued after writing a run. If the GPU was ill, no run was written and `ill` says why."""
 
     queued: list[UnsentJob]
     ill: str | None = None

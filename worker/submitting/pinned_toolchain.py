@@ -1,4 +1,4 @@
-"""Requests a comparison of two toolchains if a nightly's commit pins another compiler than before."""
+"""Requests a toolchain comparison if a nightly's commit pins another compiler than the previous nightly."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tilewatch.worker.settings import Settings
 
 
 def ask_comparison(settings: Settings, name: str) -> str | None:
-    """Requests a comparison if the two newest nightlies pin different toolchains. Returns a sentence, else None."""
+    """Requests a comparison if the two newest nightlies pin different toolchains. Returns a message, or None."""
     database_url = settings.connection().database_url
     with session(database_url) as opened:
         shas = steps.list_nightly_shas(opened, name, 2)

@@ -96,7 +96,7 @@ BATCH = 10
 
 
 def prune(database_url: str, days: int, now: dt.datetime) -> int:
-    """Deletes the samples of losing trials that are too old. Returns the number of trials."""
+    """Deletes the samples of losing trials older than `days`. Returns how many trials lost their samples."""
     before = now - dt.timedelta(days=days)
     rolled_up = 0
     while True:

@@ -48,8 +48,7 @@ class NothingToSubmit(ExpectedError):
 
 @dataclass(frozen=True)
 class Submitted:
-    """The submissions of one call. `created` is False if all existed before. `fetch_failure` is None if a fetch
-    worked."""
+    """The result of submitting. `created` is False if nothing was new. `fetch_failure` is an error message or None."""
 
     submission_ids: tuple[int, ...]
     created: bool
@@ -87,7 +86,7 @@ class Source:
 
     @property
     def words(self) -> str:
-        """Returns " of NAME" for an added repository, and "" for TILEWATCH_REPOSITORY."""
+        """Returns " of NAME" for messages about an added repository; "" for TILEWATCH_REPOSITORY."""
         return f" of {self.watched.name}" if self.watched.clone is not None else ""
 
     @property
@@ -98,7 +97,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Read:
-    """A library's plans by GPU model. `words` mentions missing parts."""
+    """A library's plans by GPU model. `words` tells the user about parts that were left out."""
 
     plans: Mapping[str, tuple[Plan, ...]]
     words: str
@@ -106,7 +105,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Target:
-    """A GPU model to submit for. `measure` is False if no GPU can measure. `plans` is None if another node plans."""
+    """A GPU model to submit for. Without a GPU, `measure` is False. `plans` is None if another node makes the plans."""
 
     model: GpuSpec
     measure: bool
@@ -122,7 +121,7 @@ def submit_nightly(
     night: dt.date | None = None,
     toolchain: str | None = None,
 ) -> Submitted:
-    """Submits the library's whole suite at `commit`. None means HEAD, or the newest commit of the followed branch."""
+    """Submits the library's whole suite at `commit`, by default HEAD or the followed branch's newest commit."""
     if toolchain is not None and not is_name(toolchain):
         raise BadToolchainName(f"'{toolchain}' is not a name of a toolchain; expected one like next-13.5")
     night = night or dt.datetime.now(dt.UTC).date()
@@ -160,7 +159,7 @@ def submit_sweep(
     once: str | None = None,
     wide: bool = False,
 ) -> Submitted:
-    """Submits a kernel on a problem, with its whole space if `wide`. Calls with the same `once` share a submission."""
+    """Submits a sweep, of all configs if `wide`. Calls with the same `once` share a submission."""
     unique = once or dt.datetime.now(dt.UTC).isoformat()
     return _submit(
         settings,
@@ -228,7 +227,7 @@ def _submit(
     *,
     branch: str | None = None,
 ) -> Submitted:
-    """Submits a request for each GPU model. A commit off the main line is stored under `branch` or `revision`."""
+    """Submits a request for each GPU model. `branch`, by default `revision`, labels a commit off the main line."""
     servers = settings.connection()
     models = tuple(dict.fromkeys(device.gpu_model(slug) for slug in gpus))
     with session(servers.database_url) as opened:
@@ -339,7 +338,7 @@ def _read(
 
 
 def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
-    """Raises PackageMissing if the missing package lies in a submodule. Clones on nodes have no submodules."""
+    """Raises PackageMissing if the missing package is in a submodule, as nodes clone without submodules."""
     for package in re.findall(r"[\w.-]+", reason):
         if (submodule := outside_files.find_submodule(package, submodules)) is not None:
             raise PackageMissing(f"{reason}; {outside_files.describe_submodule(package, submodule)}")

@@ -27,7 +27,7 @@ class NoGpuForCheck(ExpectedError):
 
 @dataclass(frozen=True)
 class CheckAsked:
-    """The requested check of two commits. Empty `gpus` mean all models. A `fail_over` of 0.02 is 2 %."""
+    """A request to check two commits. If `gpus` is empty, all models are used. A `fail_over` of 0.02 is 2 %."""
 
     base: str
     head: str

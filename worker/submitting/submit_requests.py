@@ -33,7 +33,7 @@ FETCHED_WITHIN = dt.timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome of a request. `learned` has fields to add to it."""
+    """The outcome of a request. `learned` contains fields to store with the request."""
 
     refused: bool
     sentence: str
@@ -168,7 +168,7 @@ def _new_checks(submitted: SubmittedChecks) -> dict[str, Any]:
 
 
 def _bisect(opened: Session, settings: Settings, asked: RequestedAction) -> _Outcome | None:
-    """Takes the next step of a bisection or a replay. Returns the outcome after the last step, else None."""
+    """Takes the next step of a bisection or a requested replay. Returns the outcome after the last step, else None."""
     # Imported here, as only replays need NumPy and the judge.
     from tilewatch.worker.judging import bisection, requested_replay
 

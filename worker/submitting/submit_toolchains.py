@@ -25,8 +25,7 @@ from tilewatch.worker.submitting.submit import BadToolchainName, NothingToSubmit
 
 @dataclass(frozen=True)
 class ToolchainsAsked:
-    """The requested comparison of toolchains, the base first. Empty `gpus` mean all models. A `fail_over` of 0.01 is 1
-    %."""
+    """A request to compare toolchains with the first. Empty `gpus` mean all models. A `fail_over` of 0.01 is 1 %."""
 
     toolchains: Sequence[str]
     repository: str | None = None

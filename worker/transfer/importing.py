@@ -109,7 +109,7 @@ def _import(opened: Session, path: Path, sha256: str, contents: recording_file.R
 
 
 def _judge(opened: Session, recording_id: int) -> None:
-    """Queues a judge job for each night of a recording, and for each night that its replays may decide."""
+    """Queues a judge job for each night of a recording, and for each undecided night that its replays may decide."""
     undecided = fact_writes.delete_undecided(opened, recording_id)
     for night in judging.list_recorded_nights(opened, recording_id, undecided):
         follow_up.add_judge_job(
@@ -131,7 +131,7 @@ def _config_ids(opened: Session, rows: Sequence[Row]) -> dict[str, int]:
 def _import_sweeps(
     opened: Session, rows: Sequence[Row], commits: RecordedCommits, recording_id: int, key: str, measured: set[Any]
 ) -> dict[Any, int]:
-    """Adds the sweeps of a recording. Returns their new ids by their ids in the file."""
+    """Adds the sweeps of a recording. Returns {id in the file: new id}."""
     submission_ids, of_submissions = dict[str, int](), list[Row]()
     for model in {tuple(sorted(row["gpu_model"].items())): row["gpu_model"] for row in rows}.values():
         fact_writes.add_gpu_model(opened, **model, corrects=False)

@@ -36,7 +36,7 @@ class RecordedCommits:
         self._ids: dict[tuple[tuple[str, Any], ...], int] = {}
 
     def add(self, commit: Mapping[str, Any]) -> int:
-        """Adds a commit and returns its id. A commit of a repository watched here is not changed."""
+        """Adds a commit and returns its id. Stored commits of watched repositories are not changed."""
         written = tuple(sorted(commit.items()))
         if written not in self._ids:
             written_at = {name: dt.datetime.fromisoformat(commit[name]) for name in DATES if name in commit}

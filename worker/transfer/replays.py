@@ -1,4 +1,4 @@
-"""Exports and imports the replays of a recording. Each row contains both commits, because one may have no run."""
+"""Exports and imports the replays of a recording. A row contains both commits, as a commit may have no run."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence

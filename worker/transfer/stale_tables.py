@@ -1,4 +1,4 @@
-"""Compares a repository's tuned tables with its newest runs. Replays decide which configs of the tables are slower."""
+"""Compares a repository's tuned tables with its newest runs. Replays show which configs in the tables are slow."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class ShippedTables:
     content: Mapping[str, Any]
 
     def list_rows(self) -> Iterator[tuple[dict[str, Any], Key, dict[str, Any]]]:
-        """Yields each row as (table, key of the table, row). Wrong entries are left out."""
+        """Yields (table, table key, row) for each row. Malformed rows are left out."""
         for table in self.content["tables"]:
             rows = table.get("rows") if isinstance(table, dict) else None
             for row in rows if isinstance(rows, list) else ():
@@ -49,7 +49,7 @@ class ShippedTables:
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The newest runs of kernels with a table, and the replays of the tables' configs."""
+    """The newest runs of the kernels in tuned tables, and the replays of the tables' configs."""
 
     winners: Sequence[NewestWinner]
     times: Times
@@ -59,7 +59,7 @@ class Sweeps:
 
 @dataclass(frozen=True)
 class ShippedEntry:
-    """A config `base` of a table. `size` is log(time of `head` / time of `base`), or None without a replay."""
+    """A tuned table's config `base`. `size` is log(best config's time / base time), or None without a replay."""
 
     problem: str
     base: Params
@@ -74,8 +74,7 @@ class ShippedEntry:
 
 @dataclass(frozen=True)
 class TableState:
-    """The state of a table: `stale` configs are slow, `unknown` ones lack a replay, `uncovered` problems are
-    missing."""
+    """A tuned table's slow configs (`stale`), configs without replay (`unknown`) and missing problems (`uncovered`)."""
 
     key: Key
     rows: int

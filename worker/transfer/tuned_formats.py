@@ -1,4 +1,4 @@
-"""Writes winners in the formats of vLLM, sglang, flashinfer-bench and PyTorch's benchmark database."""
+"""Writes the best configs in the formats of vLLM, sglang, flashinfer-bench and PyTorch's benchmark database."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class Written:
 
 
 def write_serving_tables(winners: Sequence[NewestWinner], names: str | None, separator: str) -> Written:
-    """Returns the files of vLLM or sglang. `names` such as "m x n x k" is for problems without names of sizes."""
+    """Returns files for vLLM or sglang. `names`, such as "m x n x k", is used for problems without size names."""
     tables: dict[str, dict[int, Any]] = {}
     gpu_names: dict[tuple[str, str], set[str]] = {}
     for each in winners:
@@ -67,7 +67,7 @@ def _place_winner(winner: NewestWinner, names: str | None, separator: str) -> tu
 
 
 def _make_name(text: str) -> str:
-    """Returns a name as vLLM and sglang write it, without parts that lead to another folder."""
+    """Returns a name as vLLM and sglang write it, with _ for slashes and other special characters."""
     return re.sub(r"[^\w()+-]", "_", text)
 
 
@@ -142,7 +142,7 @@ def _make_record(winner: NewestWinner) -> dict[str, Any]:
 
 
 def _make_each(winners: Iterable[NewestWinner], make: Callable[[NewestWinner], Made]) -> tuple[list[Made], list[str]]:
-    """Returns the results of `make`, and a sentence for each winner that it refuses."""
+    """Returns the results of `make`, and a sentence for each winner that `make` rejects with BadProblem."""
     made: list[Made] = []
     left_out: list[str] = []
     for winner in winners:

@@ -1,4 +1,4 @@
-"""Makes tuned tables from a database's newest winners: the JSON in which tilewatch.tuned looks up configs."""
+"""Makes tuned tables, the JSON in which tilewatch.tuned looks up configs, from a database's newest best configs."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Times = Mapping[tuple[int, int], float]
 
 
 class NothingTuned(ExpectedError):
-    """Raised if no winner passes the filter, or winners of several repositories do. The message is a sentence."""
+    """Raised if no tuned config passes the filter, or several repositories' configs do. The message is a sentence."""
 
 
 def write_tables(
@@ -32,7 +32,7 @@ def write_tables(
     gpu_model: str | None = None,
     every_repository: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Writes the tables into a file and returns them. Raises NothingTuned without winners of one repository."""
+    """Writes tuned tables to a file and returns the tables. Raises NothingTuned if no repository or several match."""
     with session(database_url) as opened:
         found = tuned_rows.list_newest_winners(opened, repository=repository, kernel=kernel, gpu_model=gpu_model)
         winners = found if every_repository else _of_one_repository(found, repository)
@@ -48,7 +48,7 @@ def write_tables(
 def make_tables(
     winners: Sequence[NewestWinner], times: Times, configs: Mapping[int, Params], link: Callable[[int], str]
 ) -> list[Mapping[str, Any]]:
-    """Returns a table for each repository, kernel and GPU model, with the winners of the newest source."""
+    """Returns a table for each repository, kernel and GPU model, with the best configs of the newest source code."""
     return [
         {
             "kernel": newest.kernel,
@@ -75,7 +75,7 @@ def list_winners(database_url: str, **wanted: str | None) -> list[NewestWinner]:
 
 
 def _group_by_table(winners: Iterable[NewestWinner]) -> Iterator[tuple[NewestWinner, list[NewestWinner]]]:
-    """Yields each table's first winner with the winners of the same commit or source."""
+    """Yields (newest winner, all winners with the same commit or source code) for each table."""
     groups = group_by(winners, lambda winner: (winner.repository, winner.kernel, winner.gpu_model))
     for newest, *others in groups.values():
         rows = [each for each in others if newest.sha == each.sha or newest.source_sha256 == each.source_sha256]
@@ -90,7 +90,7 @@ def make_row(
     link: Callable[[int], str],
     toolchain: object,
 ) -> dict[str, Any]:
-    """Returns a problem's row in a table. `rows` are the winners of that table."""
+    """Returns a table's row for one problem. `rows` are all winners in the same table."""
     return {
         "problem": winner.problem,
         "config": winner.config,
@@ -104,7 +104,7 @@ def make_row(
 
 
 def find_carried_regret(winner: NewestWinner, rows: Iterable[NewestWinner], times: Times) -> float | None:
-    """Returns the relative slowdown of a problem with the config of the most similar problem; None if unknown."""
+    """Returns the slowdown of a problem (0.1 is 10 %) with the most similar problem's config; None if unknown."""
     own = tuned.split_problem(winner.problem)
     near = [
         (distance, row)
