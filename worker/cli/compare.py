@@ -161,7 +161,7 @@ def replay(
     events: Events = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time one kernel of two commits in alternation on this machine's GPU, as for a verdict of a nightly.
+    """Time one kernel at two commits in alternation on this GPU, as Tilewatch does to confirm a regression.
 
     Exit codes: 0 fine, 1 slower than --fail-over, 2 could not tell, or an error.
 
@@ -250,7 +250,7 @@ def _print(
 
 @contextmanager
 def _make_scratch() -> Iterator[Path]:
-    """Yields a temporary folder and deletes it at the end. Gives the command an exit code after Ctrl-C or a bug."""
+    """Yields a temporary folder. Ctrl-C ends the command with exit code 130, and a bug with exit code 2."""
     try:
         with tempfile.TemporaryDirectory(prefix="tilewatch-compare-") as scratch:
             yield Path(scratch)

@@ -43,7 +43,7 @@ ALONE = Design(operators=1)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options of a comparison. If `seconds` is given, no launch starts after that many seconds."""
+    """The options of a comparison. No launch starts after `seconds`; None sets no limit."""
 
     kernel: str | None = None
     problem: str | None = None
@@ -57,7 +57,7 @@ class Wanted:
 
 
 def find_repository(settings: Settings) -> Path:
-    """Returns the repository TILEWATCH_REPOSITORY, else the repository around the working directory."""
+    """Returns TILEWATCH_REPOSITORY if it is set, else the Git repository of the working directory."""
     if "repository" in settings.model_fields_set:
         return settings.repository
     try:
@@ -84,14 +84,14 @@ def open_commits(at: Path, library: str, cache: Path, base: str, head: str) -> S
 
 
 def open_working_tree(at: Path, library: str, cache: Path, scratch: Path) -> Sides:
-    """Checks HEAD out as base, copies the working tree as head, and returns both."""
+    """Returns a checkout of HEAD as `base`, and a copy of the working tree as `head`."""
     commit = commits.resolve(at, "HEAD")
     changed = Library("the working tree", copy_working_tree(at, library, scratch / "working-tree"))
     return Sides(_checkout(at, commit, library, cache), changed)
 
 
 def list_recordings(at: Path, named: Sequence[Path]) -> tuple[Path, ...]:
-    """Returns the named recordings, else all in the repository's folder `recordings`."""
+    """Returns `named`, or all recordings in the repository's folder `recordings` if `named` is empty."""
     return tuple(named) or tuple(sorted((at / "recordings").glob("*.jsonl.gz")))
 
 

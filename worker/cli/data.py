@@ -80,7 +80,7 @@ def import_(
 def migrate() -> None:
     """Create or update the tables of the database. Safe to run twice, or on several machines at once.
 
-    If other processes use a table, it waits up to two minutes for them. Then it names them and ends with exit code 2.
+    If other processes use a table for over two minutes, the command names these processes and ends with exit code 2.
     """
     from tilewatch.db import migrate as migrations
     from tilewatch.db.session import require_database

@@ -108,7 +108,7 @@ def _find_outage(error: Exception) -> str | None:
 def judge(
     stream: Annotated[bool, typer.Option("--stream", help="Read nights as JSON lines from standard input.")] = False,
 ) -> None:
-    """Find changes in your own nightly times. Prints changes and replays to run, and reads answers. Needs no database.
+    """Find changes in your own nightly times. Prints changes and asks you for replays. Needs no database.
 
     Exit codes: 0 every line was read, 1 a line was refused.
 
@@ -187,7 +187,7 @@ def demo(
 ) -> None:
     """Show Tilewatch without a GPU: twenty commits on a simulated GPU, one of them slower. Runs until Ctrl-C.
 
-    The inbox and a message on a local page show the planted changes within two minutes.
+    Within two minutes, the changes appear in the inbox and in a message on a local page.
     """
     from tilewatch.worker.local.demo import run_demo
     from tilewatch.worker.logs import set_up

@@ -63,7 +63,7 @@ OWN_WORDS = {
 
 
 class Commands(TyperGroup):
-    """A group of commands that prints OWN_WORDS instead of Typer's messages about wrong parameters."""
+    """A group of commands that replaces some of Typer's error messages by those in OWN_WORDS."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -75,7 +75,7 @@ class Commands(TyperGroup):
 
 
 class NoName(ExpectedError):
-    """Raised if the name to store with an action is empty or Tilewatch's own."""
+    """Raised if the name of a user is empty or reserved for Tilewatch."""
 
 
 def warn_of(old: str, new: str) -> Callable[[], None]:
@@ -84,7 +84,7 @@ def warn_of(old: str, new: str) -> Callable[[], None]:
 
 
 def add_old_name(group: typer.Typer, old: str, command: Callable[..., None], new: str) -> None:
-    """Adds a hidden command under a renamed command's old name. It prints a warning and runs the command."""
+    """Keeps the old name of a command as a hidden command, which also prints a warning."""
     warn = warn_of(f"{new.rpartition(' ')[0]} {old}", new)
 
     @group.command(old, hidden=True)
@@ -101,7 +101,7 @@ def settings() -> "Settings":
 
 
 def ready_database() -> str:
-    """Returns the database's URL. Raises ExpectedError if it is away or has the tables of another release."""
+    """Returns the database's URL. Raises ExpectedError if Postgres is not there or has another release's tables."""
     from tilewatch.db.migrate import require_head
     from tilewatch.db.session import require_database
 
@@ -132,7 +132,7 @@ def require_repository(database_url: str, name: str) -> None:
 
 
 def run_dashboard_program(module: str, order: Mapping[str, Any], database_url: str) -> NoReturn:
-    """Runs a program of the dashboard, and ends this command with the program's exit code."""
+    """Runs a module of the dashboard as a program, and exits with the program's exit code."""
     import subprocess  # a process, because workers do not import the dashboard and may lack its packages
 
     from tilewatch.worker.settings import CHECKOUT
@@ -153,7 +153,7 @@ def day(text: str | None) -> dt.date | None:
 
 
 def name_of(who: str | None) -> str:
-    """Returns the name to store with an action. Raises NoName if the name is empty or Tilewatch's own."""
+    """Returns the user's name. Raises NoName if the name is empty or reserved for Tilewatch."""
     from tilewatch.db.lifecycle.regressions import ITSELF
 
     try:

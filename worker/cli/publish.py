@@ -34,7 +34,7 @@ def publish(
 ) -> None:
     """Write a static site: scoreboard, series, sweeps, regressions, toolchain reports, tuned tables, badges and feeds.
 
-    It opens from a file, asks no other site for anything, and names nobody who works on a regression.
+    The site needs no server, loads nothing from other sites, and has no names of people who work on regressions.
 
     Example: tilewatch publish site recordings/*.jsonl.gz
     """

@@ -196,9 +196,9 @@ def rerun(number: Number, who: Who = None) -> None:
 
 @regressions.command()
 def bisect(number: Number, who: Who = None) -> None:
-    """Find the commit that caused a regression: replays its worst series, beginning with the middle of the commits.
+    """Find the commit that caused a regression, by bisection: replays the series that slowed down most.
 
-    Workers replay one commit after the other, before other work. In the end the regression names the commit.
+    Workers replay one commit after the other, before other work. At the end, the regression shows the commit.
 
     Example: tilewatch regressions bisect 7
     """
@@ -216,7 +216,7 @@ def replay(
     run: Annotated[int, typer.Argument(metavar="RUN", max=options.LARGEST_ID, help="The number of an undecided run.")],
     who: Who = None,
 ) -> None:
-    """Replay an undecided run beside the commit measured before it, ahead of the sweeps. It is judged again then.
+    """Time an undecided run again beside the previously measured commit, before all sweeps. Then judge the run again.
 
     Example: tilewatch regressions replay 4711
     """
@@ -232,7 +232,7 @@ def score(
     since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only verdicts of this day or later.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how good the verdicts are: precision, time to detect, false alarms and their budget, replays.
+    """Show how good the verdicts are: precision, time to detect, false alarms and how many are allowed, replays.
 
     Example: tilewatch regressions score --since 2026-11-01
     """

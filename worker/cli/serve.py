@@ -1,4 +1,4 @@
-"""The commands `tilewatch api` and `tilewatch mcp`, which serve programs and agents until they are stopped."""
+"""The commands `tilewatch api` and `tilewatch mcp`, which start servers for programs and agents."""
 
 import os
 import socket

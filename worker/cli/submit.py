@@ -32,9 +32,9 @@ def nightly(
     """Sweep the whole library at a commit. A second nightly of the same commit on the same day changes nothing.
 
     Without --gpu it sweeps for every GPU model that has a worker, and for the models in TILEWATCH_WATCH. If no worker
-    has a GPU of the model, the sweep is only compiled, and has only static facts.
+    has a GPU of the model, the kernels are only compiled, and not timed.
 
-    With --toolchain the results are kept apart from trends and verdicts, as for a branch.
+    With --toolchain the results are not part of trends and verdicts, like the results of a branch.
 
     With --wait the exit code says how it ended: 0 all well, 1 it confirmed a regression, 2 it failed or is incomplete.
 

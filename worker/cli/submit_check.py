@@ -32,8 +32,8 @@ def check(
 ) -> None:
     """Compare the speed of two commits on the fleet's GPUs, ahead of all sweeps. Changes no trend and no verdict.
 
-    Without --gpu there is a check for every GPU model that has a worker. A check that was submitted before is not made
-    again. With --wait it has the exit codes of compare: 0 fine, 1 slower than --fail-over, 2 could not tell, or error.
+    Without --gpu there is a check for every GPU model that has a worker. Submitting a check twice creates one check.
+    With --wait, the exit codes are those of compare: 0 fine, 1 slower than --fail-over, 2 could not tell, or error.
 
     Example: tilewatch submit check main..HEAD --gpu h200 --fail-over 2% --wait
     """

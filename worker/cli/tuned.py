@@ -28,7 +28,7 @@ OF_FOLDERS = (Format.VLLM, Format.SGLANG)
 
 
 def _require_place(context: typer.Context, file: Path) -> Path:
-    """Returns `file`. Raises BadParameter if the format writes one file and cannot write it there."""
+    """Returns `file`. Raises BadParameter if `file` cannot be written, unless the format writes a folder."""
     return file if context.params["written_as"] in OF_FOLDERS else require_place(file) or file
 
 
@@ -114,7 +114,7 @@ def pr(
         bool, typer.Option("--dry-run", help="Print title, text and diff of what would be done, and do nothing.")
     ] = False,
 ) -> None:
-    """Open, change and withdraw the pull requests that replace slow configs of shipped tables, as happens every 5 min.
+    """Open, change or close pull requests that replace slow configs in a repository's tables. Also runs every 5 min.
 
     notify.toml switches this on for a repository. --dry-run works for all repositories, and needs no token.
 

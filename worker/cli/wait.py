@@ -18,7 +18,7 @@ ASK_EVERY_S = 1.0
 
 
 def wait_for(database_url: str, read_state: "Callable[[Session], str | None]", look_again: str) -> None:
-    """Prints each new text from `read_state` on standard error, until it returns None or until Ctrl-C."""
+    """Prints each new result of `read_state` on standard error. Ends at the result None or at Ctrl-C."""
     from tilewatch.worker.queue.outage import once_postgres_is_back
 
     printed = None
@@ -38,7 +38,7 @@ WELL, REGRESSION, NOT_COMPLETE = 0, 1, 2
 
 
 def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
-    """Waits until these submissions have ended, prints their results, and exits with their `nightly_code`."""
+    """Waits for submissions, prints their results, and exits with the code that `nightly_code` returns."""
     from tilewatch.db.page_reads import submissions
     from tilewatch.db.session import session
 
@@ -59,7 +59,7 @@ def wait_for_nightly(database_url: str, submission_ids: Sequence[int]) -> None:
 
 
 def nightly_code(states: Sequence[str], confirmed: Sequence[int]) -> int:
-    """Returns the exit code for the states of submissions and their confirmed regressions."""
+    """Returns 1 if a regression was confirmed, else 0 if all submissions ended well, else 2."""
     if confirmed:
         return REGRESSION
     return WELL if all(state in ENDED_WELL for state in states) else NOT_COMPLETE

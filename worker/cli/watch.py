@@ -39,7 +39,7 @@ def add(
 ) -> None:
     """Clone a repository and watch it: each night it is fetched and its library is swept.
 
-    If no watch file in it names the kernels to watch, one is proposed from calls in its tests, benchmarks and scripts.
+    If it has no watch file (a list of kernels), one is proposed from calls in its tests, benchmarks and scripts.
 
     Examples:
 

@@ -56,7 +56,7 @@ def cancel(job: Job = None, submission: OfSubmission = None, who: Who = None) ->
 
 
 def retry(job: Job = None, submission: OfSubmission = None, who: Who = None) -> None:
-    """Queue jobs again that failed, were cancelled, or lost three workers (state "poison").
+    """Queue jobs again that failed, were cancelled, or whose workers died three times (state "poison").
 
     Examples:
 

@@ -1,1 +1,1 @@
-"""The steps of a check (two commits compared) and of a comparison of toolchains, with their reports."""
+"""Runs the jobs that compare two commits or several toolchains, and writes their reports."""

@@ -1,4 +1,4 @@
-"""Writes a stored check as `tilewatch compare` would report it."""
+"""Writes the result of a stored check in the formats of `tilewatch compare`."""
 
 import json
 import math

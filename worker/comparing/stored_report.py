@@ -1,4 +1,4 @@
-"""Keeps the report of a comparison of toolchains in the database while its jobs fill it."""
+"""Keeps the report of a toolchain comparison in the database while several jobs add results to the report."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ SAVE_EVERY_S = 10.0
 
 
 class StoredReport:
-    """The report that a job works on. Saving it raises LeaseLost if this worker no longer has the job."""
+    """The report to which a job adds results. Saving raises LeaseLost if this worker has lost the job."""
 
     def __init__(self, context: Context, job: ClaimedJob, lease: Lease) -> None:
         self._url, self._lease, self._saved_at = context.database_url, lease, time.monotonic()
@@ -59,7 +59,7 @@ class StoredReport:
 
 
 def find_place(context: Context, wanted: ToolchainsPayload, *, report: ToolchainReport | None = None) -> Workplace:
-    """Returns a comparison's library and toolchains. Without `report`, a missing toolchain raises NotNow."""
+    """Returns a comparison's library and toolchains. If `report` is None, raises NotNow for a missing toolchain."""
     library = watched.library_at(context, wanted.repository, wanted.sha, wanted.library)
     sides = tuple(
         ComparedSide(name, require_toolchain(context, name))

@@ -67,7 +67,7 @@ def step(job: ClaimedJob, context: Context, lease: Lease) -> list[UnsentJob]:
 
 
 def _time(stored: StoredReport, context: Context, model: GpuSpec) -> bool:
-    """Times a report's cubins for at most TURN_MINUTES. Returns True if the time ran out first."""
+    """Times a report's cubins for at most TURN_MINUTES. Returns whether more time is needed."""
     wanted, place = stored.wanted, find_place(context, stored.wanted, report=stored.report)
     used = stored.report.gpus.get(model.slug)
     left = wanted.minutes - (0.0 if used is None else used.wall_s / 60)

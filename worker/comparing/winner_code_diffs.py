@@ -53,7 +53,7 @@ def compare_new_winners(database_url: str, store_url: str, budget_s: float) -> C
 
 
 def _try_to_compare(opened: Session, store: CubinStore, run_id: int) -> int:
-    """Compares the code of a run's winner and returns the number of pairs. Returns 0 after an unexpected error."""
+    """Compares the winner of a run with other cubins. Returns the number of comparisons; 0 after an error."""
     try:
         with opened.begin_nested():
             return _compare(opened, store, run_id)
@@ -77,7 +77,7 @@ def _compare(opened: Session, store: CubinStore, run_id: int) -> int:
 
 
 def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
-    """Lists the pairs of cubins of a run that must still be compared. The winner's cubin is the second."""
+    """Lists pairs (other cubin, winner's cubin) of a run that must still be compared."""
     before_id = evidence.find_run_before(opened, run_id)
     found = winners.read_winners_of_runs(opened, [run_id] if before_id is None else [run_id, before_id])
     winner = found.get(run_id)
@@ -101,7 +101,7 @@ def _list_missing(opened: Session, run_id: int) -> Sequence[Pair]:
 
 
 def _tabulate(diff: CubinDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns two lists of rows to store: the changed source lines, and the instructions whose number differs."""
+    """Returns two lists of rows to store: changed source lines, and instructions whose counts differ."""
     changes = [row for launch in diff.launches for row in _list_changes(launch)]
     instructions = [row for launch in diff.launches for row in _list_instructions(launch)]
     return changes[:CHANGES_KEPT], instructions[:INSTRUCTIONS_KEPT]

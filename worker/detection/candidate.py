@@ -27,7 +27,7 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 @dataclass(frozen=True)
 class NightEvidence:
-    """The evidence of nightly times for a change at each build. Zeros mean that nights show nothing."""
+    """The evidence from nightly times for a change at each build. Zeros mean no evidence."""
 
     weighed: Floats  # the change's size / variance
     precisions: Floats  # 1 / variance
@@ -36,7 +36,7 @@ class NightEvidence:
 
 @dataclass
 class Candidate:
-    """A suspected change of a series at one of the builds after `base` up to `head`."""
+    """A suspected change of a series. Any build after `base`, up to `head`, may have made the change."""
 
     series: int
     base: int
@@ -59,7 +59,7 @@ class Candidate:
 
     @property
     def has_builds(self) -> bool:
-        """Returns whether any build of the range may have changed the machine code."""
+        """Returns whether any of the candidate's builds may have changed the machine code."""
         return bool(np.isfinite(self.nightly.by_code).any())
 
     @property
@@ -78,11 +78,11 @@ class Candidate:
 
     @property
     def replayed(self) -> tuple[Floats, Floats, Floats]:
-        """Returns for each build the sum of size / variance, the sum of 1 / variance and the number of launches."""
+        """Returns three arrays with an entry per build: sums of size / variance, sums of 1 / variance, and launches."""
         return self.replays.across(self.builds, self.launch_variance)  # over replays with base < build <= head
 
     def expect_of_code(self, share: float) -> None:
-        """Sets the probability that the new code at `head` changed this series."""
+        """Sets `code_share`, the prior probability that new code changed this series, and adapts `prior`."""
         assert self.code_share is not None, "the series has new code at `head`"
         self.prior += math.log(share / self.code_share)
         self.code_share = share
@@ -95,10 +95,10 @@ class Candidate:
 
 
 def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """Returns for each build the log-odds that it changed the series, without the prior.
+    """Returns for each build the log-odds that this build changed the series, without the prior.
 
-    This is the mixture sequential probability ratio L (Robbins 1970), for sizes with normal deviation t. With x = sum
-    of size / variance and p = sum of 1 / variance:
+    They are the logarithm of the mixture sequential probability ratio L (Robbins 1970). Sizes of changes are assumed
+    normal with standard deviation t. With x = sum of size / variance and p = sum of 1 / variance:
     log L = t^2 x^2 / (2 (1 + t^2 p)) - log(1 + t^2 p) / 2."""
     shown = nightly.weighed / np.where(nightly.precisions > 0.0, nightly.precisions, 1.0)
     of_nights = np.where(np.abs(shown) >= policy.min_change, nightly.weighed, 0.0)  # smaller moves are drift
@@ -110,7 +110,7 @@ def log_odds(nightly: NightEvidence, weighed: Floats, precisions: Floats, policy
 
 
 def _mixture(weighed: Floats, precisions: Floats, policy: Policy) -> Floats:
-    """Returns log L of `log_odds`, limited to changes of at least `min_change`."""
+    """Returns log L (see `log_odds`) for changes of at least `min_change`."""
     spread = 1.0 + USUAL_SIZE**2 * precisions
     size, error = USUAL_SIZE**2 * weighed / spread, USUAL_SIZE / np.sqrt(spread)
     of_all = USUAL_SIZE**2 * weighed**2 / (2.0 * spread) - np.log(spread) / 2.0
@@ -125,7 +125,7 @@ def _upper_tail(deviations: Floats | float) -> Floats:
 
 
 def odds(candidate: Candidate, policy: Policy) -> float:
-    """Returns the log-odds that some build of the range changed the series."""
+    """Returns the log-odds that one of the candidate's builds changed the series."""
     weighed, precisions, _ = candidate.replayed
     by_build = log_odds(candidate.nightly, weighed, precisions, policy) + candidate.nightly.by_code
     return candidate.prior + float(np.logaddexp.reduce(by_build))
@@ -146,7 +146,7 @@ def posterior(candidate: Candidate) -> Floats:
 
 
 def _location(candidate: Candidate) -> Floats:
-    """Returns for each build the log-likelihood that it made the change, at the size that fits best."""
+    """Returns for each build the log-likelihood of a change at this build, with the best-fitting size."""
     weighed, precisions, _ = candidate.replayed
     nightly = candidate.nightly
     total = nightly.precisions + precisions

@@ -1,10 +1,10 @@
 """Bounds the probability that an untried config is faster than a sweep's winner.
 
-Configs outside the short list are tried in random order. So the fastest of them is untried with probability u, the
-untried share. A full look is a search that tried all configs. If k of n earlier full looks beat the short list by x,
-this search will do so with a probability q of at most (k + 1) / (n + 1) (Vovk, Gammerman and Shafer, "Algorithmic
-Learning in a Random World", 2005, section 2.2). Until it does, an untried config beats the short list with probability
-q u / (1 - q (1 - u)) (Bayes)."""
+Configs outside the short list are tried in random order, so the fastest of them is untried with probability u, the
+share of untried configs. If k of n full looks (earlier searches of all configs) beat the short list by x, this search
+will do so with a probability q of at most (k + 1) / (n + 1) (Vovk, Gammerman and Shafer, "Algorithmic Learning in a
+Random World", 2005, section 2.2). As long as no tried config beats the short list, an untried config does so with
+probability q u / (1 - q (1 - u)) (Bayes)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Certificate:
 
 
 def find_lead(times_us: Mapping[int, float | None], listed: Collection[int], ahead_before: float) -> float:
-    """Returns the share by which the fastest config beats the short list's fastest config; 0 if this is unknown."""
+    """Returns how much faster the best config is than the best of the short list, as a share; 0 if unknown."""
     timed = {config: time_us for config, time_us in times_us.items() if time_us is not None}
     of_list = [timed[config] for config in listed if config in timed]
     # Unknown: tonight did not time the whole list, and a config outside it led in an earlier run.

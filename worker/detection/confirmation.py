@@ -15,7 +15,7 @@ TELLING_DEVIATIONS = 3.3
 
 @dataclass(frozen=True)
 class Decision:
-    """A candidate's next state and the next replay. If `question` is None, the state is final."""
+    """The next state of a candidate, and `question`, the next replay; None if the state is final."""
 
     state: State
     question: ReplayQuestion | None = None
@@ -23,7 +23,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A change that the builds after `last_good` up to `first_bad` made together, step by step."""
+    """A change in several steps, made by the builds after `last_good` up to `first_bad`."""
 
     last_good: int
     first_bad: int
@@ -61,7 +61,7 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
 
 
 def next_question(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Moves a candidate to its next state and returns the next replay; None if the state is final."""
+    """Sets a candidate's next state and returns the next replay; None if the state is final."""
     decision = decide(candidate, policy)
     candidate.state = decision.state
     return decision.question
@@ -91,12 +91,12 @@ def is_believable(candidate: Candidate, policy: Policy) -> bool:
 
 
 def is_worth(candidate: Candidate, log_odds_: float, launches: int, policy: Policy) -> bool:
-    """Returns whether a change with these log-odds is worth this number of launches."""
+    """Returns whether a change is likely and recent enough to spend this number of launches on it."""
     return _worth(candidate, policy) * probability_of(log_odds_) >= launches
 
 
 def could_be_worth(log_odds_: float, policy: Policy) -> bool:
-    """Returns whether a change with these log-odds can be worth a replay."""
+    """Returns whether a change with these log-odds may be likely enough for a replay."""
     return policy.worth_launches * probability_of(log_odds_) >= policy.first_launches
 
 
@@ -117,7 +117,7 @@ def _has_odds(candidate: Candidate, policy: Policy) -> bool:
 
 
 def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
-    """Returns the next state and replay of a candidate whose change is believed."""
+    """Returns the next state and replay of a candidate in the state "believed"."""
     question = _locate(candidate, policy)
     if question is not None:
         return Decision("believed", question)
@@ -131,7 +131,7 @@ def _decide_believed(candidate: Candidate, policy: Policy) -> Decision:
 
 
 def _decide_open(candidate: Candidate, policy: Policy) -> Decision:
-    """Returns the next state and replay of a candidate that is open."""
+    """Returns the next state and replay of a candidate in the state "open"."""
     estimate = candidate.estimate
     if estimate is not None:
         is_sure = abs(estimate.deviations) >= policy.believed_deviations
@@ -159,7 +159,7 @@ def _launches_to_size(candidate: Candidate, policy: Policy) -> int:
 
 
 def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
-    """Returns the replay that splits the builds into halves of equal probability; None if none is needed or left."""
+    """Returns the next replay of a bisection over a candidate's builds; None if no replay is needed or useful."""
     likely = posterior(candidate)
     estimate, differences = candidate.estimate, candidate.replays.differences
     assert estimate is not None, "a candidate is believed on replays"
@@ -180,7 +180,7 @@ def _locate(candidate: Candidate, policy: Policy) -> ReplayQuestion | None:
 
 
 def _worth(candidate: Candidate, policy: Policy) -> float:
-    """Returns the number of launches that a report of this change is worth. A recent change is worth more."""
+    """Returns the value of reporting a change, as a number of launches. Recent changes have more value."""
     if candidate.fresh_since is None:
         return policy.worth_launches
     fresh = float(posterior(candidate)[candidate.builds >= candidate.fresh_since].sum())

@@ -134,7 +134,7 @@ class Detector:
         return question
 
     def _close(self, candidate: Candidate) -> list[ConfirmedChange]:
-        """Closes a candidate. Returns a list with its change if the change is confirmed, else an empty list."""
+        """Closes a candidate. Returns the confirmed change in a list, or an empty list."""
         del self.candidates[candidate.series]
         if candidate.estimate is None:
             return []

@@ -1,4 +1,4 @@
-"""Keeps the times of all series of a repository on a GPU model, and subtracts the noise that a node's series share.
+"""Keeps the nightly times of a repository's series on a GPU model, and subtracts the noise of each node.
 
 Arrays have one row per night, the newest last, and one column per series. NaN means that a series was not measured. An
 environment is a machine with a toolchain."""
@@ -39,7 +39,7 @@ class Nights:
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
     def add(self, build: int, readings: Mapping[int, Reading]) -> None:
-        """Adds a night with its readings, by column."""
+        """Adds a night. `readings` maps columns of series to the measured times."""
         times, baselines, variances = np.full((3, len(self.nodes)), np.nan)
         unknown = np.full(len(self.nodes), NO_ENVIRONMENT)
         environments = self.environments[-1].copy() if len(self.environments) else unknown
@@ -71,12 +71,12 @@ class Nights:
         self._subtract_node_noise()
 
     def code_before(self, column: int) -> int | None:
-        """Returns the last build with a series' old code. Returns None if tonight's code is not new."""
+        """Returns the last build with a series' previous machine code; None unless the code changed tonight."""
         builds = int(self.code_changes[-1, column])
         return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
-        """Notes in `code_changes` for each series whether tonight's code differs from its last known code."""
+        """Stores in `code_changes` whether each series' machine code differs from the last known code."""
         rows = len(self.code_changes)
         for column, reading in readings.items():
             if reading.code is None:
@@ -95,13 +95,13 @@ class Nights:
         return np.asarray((self.environments[-1] != before) & (before != NO_ENVIRONMENT))
 
     def _launch_variance(self) -> Floats:
-        """Returns for each series the variance of one launch's median."""
+        """Returns for each series the variance of log times between the launches of a night."""
         # The median alone would miss nights whose launches have two typical times.
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
         return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
 
     def noise(self) -> Floats:
-        """Returns for each series the standard deviation of one night's level.
+        """Returns for each series the standard deviation of the log time of a night.
 
         It is 1.4826 median |x_(i+lag) - x_i| / sqrt(2) of the log times x, for the lag, 1 or 5, that gives more."""
         rows = slice(-self.policy.before_nights, None)
@@ -122,7 +122,7 @@ class Nights:
         return np.asarray(noise)
 
     def scan(self, history_since: NDArray[np.int64]) -> Scan:
-        """Returns how far each series' level moved at each night since the series' build in `history_since`."""
+        """Returns how far each series' log time moved at each night. Builds before `history_since` do not count."""
         row = np.arange(len(self.builds))[:, None]
         counts = row >= np.searchsorted(self.builds, history_since)
         here = (row >= self.starts) & counts
@@ -135,13 +135,13 @@ class Nights:
         self.residuals[:row, column] += size
 
     def size(self, column: int, age: int, history_since: int) -> float:
-        """Returns how far a series' level moved `age` nights ago."""
+        """Returns how far a series' log time, without the noise of the node, moved `age` nights ago."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
         return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
 
     def moves(self, column: int, age: int) -> tuple[float, float]:
-        """Returns how far the log times of a series and of its baseline moved `age` nights ago."""
+        """Returns two moves of log times `age` nights ago: that of the series, and that of the baseline."""
         at = len(self.builds) - age
         start = max(int(self.starts[column]), at - self.policy.before_nights)
         return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)
@@ -156,7 +156,7 @@ class Nights:
         return middle - float(np.median(before))
 
     def _environment_starts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns for each series the first row of its present environment and of its previous environment."""
+        """Returns two arrays: each series' first row in the present environment, and in the previous environment."""
         row = np.arange(len(self.environments))[:, None]
         starts = np.where(self.environments != self.environments[-1], row + 1, 0).max(axis=0)
         before = self.environments[np.maximum(starts - 1, 0), np.arange(len(starts))]

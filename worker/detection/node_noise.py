@@ -1,7 +1,7 @@
-"""Estimates the part of a night's times that all series of a node share, so that it can be subtracted.
+"""Estimates the noise that all series of a node have in common in a night.
 
-The model is x_j = sum_k w_jk f_k + e_j: x_j is the log time of a series or baseline, f_k a normal factor, e_j noise. A
-kernel's own columns are not used for its estimate. Otherwise the effect of a commit would be subtracted too."""
+The model is x_j = sum_k w_jk f_k + e_j: x_j is the log time of a series or baseline, f_k a normal factor, e_j noise.
+The estimate for a kernel leaves out the kernel's columns. Otherwise the effect of a commit would be subtracted too."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ MANY_COLUMNS = 12
 
 @dataclass(frozen=True)
 class Loadings:
-    """The weights with which a node's factors move its columns. The last factor moves all columns alike."""
+    """The weights of a node's noise factors in each series or baseline. The last factor has equal weights."""
 
     weights: Floats  # columns x factors
     own: Floats  # the own variance of each column
@@ -34,7 +34,7 @@ class Loadings:
 
 
 def learn(moves: Floats) -> Loadings:
-    """Returns the weights of a node's factors, from moves of log times (nights x columns, NaN if missing)."""
+    """Returns the weights of a node's noise factors. `moves` (nights x columns) has changes of log times or NaN."""
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4
@@ -52,10 +52,10 @@ def learn(moves: Floats) -> Loadings:
 
 
 def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
-    """Returns the node's part in each column of `of`, night by night, estimated from the columns of other kernels.
+    """Returns the estimated noise of a node (nights x columns of `of`), from the columns of other kernels.
 
-    `levels` (nights x columns) holds each column's distance from its usual level. A night's factors are their posterior
-    mean, (W' D^-1 W + P)^-1 W' D^-1 x, with the columns' noise variances D and the factors' precisions P."""
+    `levels` (nights x columns) has log times minus the usual log time of the column. Factors are posterior means,
+    (W' D^-1 W + P)^-1 W' D^-1 x, with the columns' noise variances D and the factors' precisions P."""
     weights, own = learned.weights, learned.own
     present = np.isfinite(levels)
     values = np.nan_to_num(levels)
@@ -83,7 +83,7 @@ def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64
 
 
 def learn_shares(moves: Floats, node_moves: Floats) -> Floats:
-    """Returns for each series the factor by which the node's part shows in its times.
+    """Returns for each series a factor: how strongly the noise of the node affects the times.
 
     It is the slope (sum x y + p) / (sum x^2 + p) of the series' moves y over the node's moves x, with a prior p."""
     there = np.isfinite(moves) & np.isfinite(node_moves)
@@ -102,7 +102,7 @@ def _clip(values: Floats) -> Floats:
 
 
 def _factors(scaled: Floats, nights: int) -> Floats:
-    """Returns the weights (columns x factors) of the principal factors of the correlations between columns."""
+    """Returns the principal factors of the columns' correlation matrix, as weights (columns x factors)."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
     if nights < 12 or columns < 2:

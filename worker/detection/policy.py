@@ -11,7 +11,7 @@ from tilewatch.given_files import BadFile, read_given_text
 
 @dataclass(frozen=True)
 class Policy:
-    """The thresholds of the judge, tuned on simulated histories. Log-odds are natural logarithms."""
+    """The thresholds of change detection, tuned on simulated histories. Log-odds are natural logarithms."""
 
     name: str = "replay-12"
     min_history: int = 5  # earlier nights on the same machine and toolchain that a verdict needs

@@ -1,4 +1,4 @@
-"""Reduces the samples of one series in one night to the natural logarithm of its time. A difference of 0.01 is 1 %."""
+"""Computes the natural logarithm of a series' time in one night, from the samples. A difference of 0.01 is 1 %."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ MAD_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True)
 class Reading:
-    """The times in us of one series in one night, a tuple per launch."""
+    """The times in us of a series and of its baseline in one night, with a tuple per launch."""
 
     build: int
     machine: str
@@ -30,7 +30,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class NightLevel:
-    """The logarithm of a series' time in one night, its variance in one launch, and the number of launches."""
+    """The log time of a series in one night, the variance of one launch's log time, and the number of launches."""
 
     time: float
     launch_variance: float
@@ -38,7 +38,7 @@ class NightLevel:
 
 
 def read_level(launches: Sequence[Sequence[float]]) -> NightLevel | None:
-    """Returns the level of one series in one night; None if no time is usable."""
+    """Returns the log time of one series in one night; None if no time is usable."""
     samples = [ordered for launch in launches if (ordered := sorted(filter(is_time, launch)))]
     if not samples:
         return None

@@ -1,4 +1,4 @@
-"""Counts the replay launches that a night may spend: its own share, and the rest of earlier nights."""
+"""Limits the replay launches of a night. Launches that earlier nights did not use are added."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ class ReplayBudget:
     unspent: float = 0.0  # launches of tonight's own share
 
     def start_night(self, nightly_launches: int, policy: Policy) -> None:
-        """Adds to the budget a night's share of launches, and the launches of replays that were never answered."""
+        """Adds this night's launches to the budget, and the launches of replays that gave no result."""
         self.policy = policy
         budget = self.policy.budget * nightly_launches
         earned = budget + sum(self.unanswered.values())
@@ -26,7 +26,7 @@ class ReplayBudget:
         return self.left >= launches
 
     def allows_tonight(self, launches: int) -> bool:
-        """Returns whether tonight's own share is enough for these launches."""
+        """Returns whether the budget allows these launches without launches left from earlier nights."""
         return min(self.unspent, self.left) >= launches
 
     @property

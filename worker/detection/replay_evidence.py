@@ -31,7 +31,7 @@ class ReplayQuestion:
 
 @dataclass(frozen=True)
 class ReplayAnswer:
-    """The median times in us of two builds, an entry per launch. Both are empty if the replay was not possible."""
+    """The median times in us of two builds in each launch. Both tuples are empty if the replay was not possible."""
 
     series: int
     base: int
@@ -80,7 +80,7 @@ class ReplayEvidence:
         return len(usable)
 
     def estimates(self, launch_variance: float) -> dict[tuple[int, int], Estimate]:
-        """Returns the estimate for each pair of builds."""
+        """Returns the estimated change for each replayed pair (base, head) of builds."""
         if not self._estimates:
             for pair, differences in self.differences.items():
                 if pair not in self._spreads:
@@ -96,7 +96,7 @@ class ReplayEvidence:
         return self._variance or _past(launch_variance)
 
     def across(self, builds: NDArray[np.int64], launch_variance: float) -> tuple[Floats, Floats, Floats]:
-        """Returns the summed evidence of replays for each build: size / error^2, 1 / error^2 and launches."""
+        """Returns three arrays with an entry per build: sums of size / error^2, sums of 1 / error^2, and launches."""
         weighed, precisions, launches = np.zeros((3, len(builds)))
         for (base, head), estimate in self.estimates(launch_variance).items():
             began_before = base < builds[0] - 1 and abs(estimate.deviations) >= SHOWN_DEVIATIONS
@@ -130,7 +130,7 @@ def _variance(spread: float, free: int, launch_variance: float) -> float:
 
 
 def _estimate(differences: Sequence[float], pair_variance: float) -> Estimate:
-    """Returns the estimate by Huber's mean, which limits the effect of wild launches."""
+    """Returns the size of a change as Huber's mean of `differences`, so that outliers count less."""
     count = len(differences)
     centre = median(differences)
     reach = 2.0 * math.sqrt(pair_variance)

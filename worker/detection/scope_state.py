@@ -23,7 +23,7 @@ MOST_BUILDS = 4096
 
 @dataclass(frozen=True)
 class NodeKernel:
-    """The node and the kernel of a series. Series of one node share its noise; series of one kernel share its code."""
+    """The node and the kernel of a series. Series of a node have common noise, series of a kernel common code."""
 
     node: int
     kernel: int
@@ -67,7 +67,7 @@ class ScopeState:
         self._plan_probes()
 
     def possible_changes(self) -> list[tuple[int, float]]:
-        """Lists the series whose change may be worth replays, likeliest first, as pairs of column and log-odds."""
+        """Lists (column, log-odds) of each series with a change that may be worth a replay, likeliest first."""
         if self.evidence is None:
             return []
         by_series = np.log(self.policy.changes_a_point) + np.logaddexp.reduce(self.evidence.log_odds, axis=0)
@@ -75,7 +75,7 @@ class ScopeState:
         return sorted(possible, key=lambda each: (-each[1], each[0]))
 
     def ages_in_question(self, key: int) -> int:
-        """Returns how many of the last nights may have measured a changed series; 0 if its code never changed."""
+        """Returns the number of recent nights in which a series may have changed; 0 if the code never changed."""
         builds, series = self.nights.builds, self.series[key]
         since = len(builds) - int(np.searchsorted(builds, series.level_since, "right"))
         ages = min(self.policy.after_nights, since)
@@ -87,7 +87,7 @@ class ScopeState:
         return min(ages, newest) if newest > 0 else ages - int(may[0])
 
     def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
-        """Returns a candidate for a change at one of the builds of the last `ages` nights."""
+        """Returns a suspected change at one of the builds of the last `ages` nights."""
         series, builds = self.series[key], self.nights.builds
         head = builds[-1]
         while ages < len(builds) and builds[-ages - 1] == builds[-ages]:
@@ -114,14 +114,14 @@ class ScopeState:
         )
 
     def _fresh_since(self, column: int) -> int:
-        """Returns the first fresh build. A change from this build on is worth more launches."""
+        """Returns the first build that counts as recent. A change from this build on is worth more launches."""
         builds, fresh = self.nights.builds, self.policy.fresh_nights
         own = fresh if self.nights.code_changes[-1, column] == UNKNOWN_CODE else 1
         older = np.flatnonzero(np.isfinite(self.nights.times[:, column]))[:-own]
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_probes(self) -> list[Candidate]:
-        """Lists a replay of the old and the new code for each series with new code tonight, the least noisy first."""
+        """Lists a candidate for each series with new machine code tonight, the least noisy series first."""
         probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
             series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
@@ -138,7 +138,7 @@ class ScopeState:
         return probe
 
     def sibling_probes(self, change: ConfirmedChange) -> Iterator[Candidate]:
-        """Yields a replay of a changed build for each other series of the same kernel and node."""
+        """Yields a candidate at the changed build for each other series of the same kernel and node."""
         origin = self.series[change.series].node_kernel
         night = np.searchsorted(self.nights.builds, change.first_bad)
         for key, series in self.series.items():
@@ -160,7 +160,7 @@ class ScopeState:
         self._code_answers.setdefault(candidate.head, {})[candidate.series] = probability
 
     def open_probe(self, key: int, base: int, head: int, prior: float) -> Candidate:
-        """Returns a candidate that is replayed for another reason than nightly times (a probe)."""
+        """Returns a candidate for a change between `base` and `head`, without evidence from nightly times."""
         series, column = self.series[key], self.series[key].column
         nightly = NightEvidence(*np.zeros((3, head - base)))
         at = np.searchsorted(np.asarray(self.nights.builds), np.arange(base + 1, head + 1))
@@ -168,8 +168,7 @@ class ScopeState:
         return Candidate(key, base, head, None, nightly, float(self.nights.variances[column]), prior, series.replays)
 
     def due_probes(self) -> Iterator[tuple[SeriesState, Candidate | None]]:
-        """Yields each series after enough nights on a new machine or toolchain, with a replay across the switch. The
-        replay is None if no build can have changed the series."""
+        """Yields (series, candidate or None if no code changed) some nights after a new machine or toolchain."""
         prior = float(np.log(self.policy.changes_a_point))
         for key in self.keys:
             series = self.series[key]
@@ -184,7 +183,7 @@ class ScopeState:
             yield series, probe if probe is not None and probe.has_builds else None
 
     def start_level(self, key: int, first_bad: int) -> None:
-        """Starts a series' new level at an expected change. Earlier nights and replays no longer count."""
+        """Discards the nights and replays of a series before an expected change at `first_bad`."""
         self.series[key].history_since = first_bad
         self._end_level(self.series[key], first_bad)
 
@@ -193,7 +192,7 @@ class ScopeState:
         self._weighed[:, series.column] = self._precisions[:, series.column] = 0.0
 
     def confirm(self, candidate: Candidate) -> ConfirmedChange | None:
-        """Starts a new level at a candidate's change and returns the change; None if no replay tested its build."""
+        """Confirms and returns a candidate's change at the likeliest build; None if no replay tested this build."""
         estimate = candidate.estimate
         if estimate is None:
             return None
@@ -210,7 +209,7 @@ class ScopeState:
         return change
 
     def remember(self, candidate: Candidate) -> None:
-        """Keeps the results of a candidate's replays as evidence for later nights."""
+        """Stores the results of a candidate's replays as evidence for later nights."""
         series, builds = self.series[candidate.series], np.asarray(self.nights.builds, dtype=np.int64)
         weighed, precisions, _ = series.replays.across(builds, candidate.launch_variance)
         self._weighed[:, series.column], self._precisions[:, series.column] = weighed, precisions
@@ -227,7 +226,7 @@ class ScopeState:
             self.evidence.log_odds[again] = -np.inf  # a build that had a night already is no new one
 
     def _by_code(self) -> Floats:
-        """Returns the log-odds that machine code adds, by build and series; minus infinity for unchanged code."""
+        """Returns log-odds from changes of machine code, by night and series; minus infinity for unchanged code."""
         builds = self.nights.code_changes
         share = np.array([[self.code_share(build)] for build in self.nights.builds]) / self.policy.changes_a_point
         is_likely = (builds > 0) | self._sibling_changed
@@ -244,7 +243,7 @@ class ScopeState:
 
 
 def _by_build(nightly: NightEvidence, builds: Sequence[int], base: int, head: int) -> NightEvidence:
-    """Returns the evidence for each build after `base` up to `head`."""
+    """Spreads the evidence of the measured `builds` over all builds after `base` up to `head`."""
     at = np.searchsorted(np.asarray(builds), np.arange(base + 1, head + 1))
     # All builds between two nights are equally likely.
     by_code = nightly.by_code[at] - np.log(np.bincount(at)[at])

@@ -1,6 +1,6 @@
-"""Measures how far the level of each series moved at each recent night, and the variance of this move.
+"""Measures how far the log time of each series moved at each recent night, and the variance of this move.
 
-The move is the mean from this night on, minus the mean before. Nights before a change of machine count too."""
+A night's move is the mean from this night on, minus the mean before. Nights on the previous machine count too."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ MOVE_SPREAD_FACTOR = 1.5
 
 @dataclass(frozen=True)
 class Scan:
-    """The moves of each series' level at each recent night, in units of `noise`. Row 0 is the newest night."""
+    """The move of each series' log time at each recent night, divided by `noise`. Row 0 is the newest night."""
 
     steps: Floats
     variances: Floats  # in squared noises; NaN without enough history, as in `steps`
@@ -33,7 +33,7 @@ class Scan:
 
 
 def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noise: Floats, policy: Policy) -> Scan:
-    """Returns how far levels moved. `here` and `earlier` mark the nights in the present and in the last environment."""
+    """Returns the moves. `here` marks nights on the present machine and toolchain, `earlier` on the previous ones."""
     rows = len(residuals)
     common, move_spread = _common_moves(residuals, here, earlier, nodes)
     unlike = (move_spread / noise) ** 2
@@ -55,7 +55,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
 
 
 class _Sums:
-    """Cumulative sums and counts of values over nights. NaN does not count."""
+    """Cumulative sums and counts of values over nights, without NaN."""
 
     def __init__(self, values: Floats) -> None:
         nothing = np.zeros((1, values.shape[1]))
@@ -67,7 +67,7 @@ class _Sums:
 
 
 def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean over two spans of nights, and its weight. `unlike` is the extra variance of the second span."""
+    """Returns the mean of two spans of nights, and the total weight. `unlike` is extra variance of the second span."""
     (sure_sum, sure_count), (other_sum, other_count) = sure, other
     weight = np.where(other_count > 0, 1.0 / (1.0 / np.maximum(other_count, 1) + unlike), 0.0)
     total = sure_count + weight
@@ -76,7 +76,7 @@ def _join(sure: tuple[Floats, Floats], other: tuple[Floats, Floats], unlike: Flo
 
 
 def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floats:
-    """Returns the residuals in units of noise, clipped to a largest distance from the series' median."""
+    """Divides the residuals by the noise, and clips values far from the series' median."""
     scaled = np.where(there, residuals, np.nan) / noise
     middle = median(scaled)
     reach = np.maximum(policy.clip_deviations, 1.5 * policy.min_change / noise)  # never below what is relevant
@@ -84,7 +84,7 @@ def _clip(residuals: Floats, there: Mask, noise: Floats, policy: Policy) -> Floa
 
 
 def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) -> tuple[Floats, Floats]:
-    """Returns for each series how far its node moved at the last change of machine or toolchain, and the spread."""
+    """Returns the median move of each series' node at the last change of machine or toolchain, and the spread."""
     recent = earlier & (earlier[::-1].cumsum(axis=0)[::-1] <= RECENT_NIGHTS)
     moved = median(np.where(here, residuals, np.nan)) - median(np.where(recent, residuals, np.nan))
     common, move_spread = np.zeros(len(nodes)), np.full(len(nodes), np.inf)
@@ -101,7 +101,7 @@ def _common_moves(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices) 
 
 
 def median(values: Floats) -> Floats:
-    """Returns the median of each column without missing values. Returns NaN for a column without values."""
+    """Returns the median of each column, ignoring NaN; NaN for a column without values."""
     medians = np.full(values.shape[1], np.nan)
     there = np.isfinite(values)
     known = there.any(axis=0)

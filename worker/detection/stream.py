@@ -1,7 +1,7 @@
 """Runs the detector on JSON lines, without a database: `tilewatch judge --stream`.
 
-A `world` line names the series and has no answer. The answer to any other line has the confirmed changes and the
-replays to run. Entries that cannot be used are listed under `left_out`."""
+A line of type `world` names the series. Every other line gets an answer: the confirmed changes, the replays to run,
+and `left_out`, a list of unusable entries."""
 
 import json
 import math
@@ -30,7 +30,7 @@ class NotTheProtocol(Exception):
 def answer_lines(
     lines: Iterable[str], complain: Callable[[str], None], refuse: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yields an answer to each line except `world` lines. `refuse` is called only if a whole line cannot be used."""
+    """Yields an answer to each line except `world` lines. Calls `refuse` if a whole line cannot be used."""
     detector: Detector | None = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():

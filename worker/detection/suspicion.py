@@ -1,4 +1,4 @@
-"""Computes how likely it is that each build changed each series, from nights and earlier replays."""
+"""Computes how likely it is that each build changed each series, from nightly times and earlier replays."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ from tilewatch.worker.detection.step_scan import Scan
 
 @dataclass(frozen=True)
 class ScopeEvidence:
-    """The evidence of nights alone, and the log-odds from nights, replays and code."""
+    """The evidence from nightly times, and the log-odds of a change from all evidence, by night and series."""
 
     nightly: NightEvidence
     log_odds: Floats
     by_code: Floats  # what code adds to the log-odds; `log_odds` includes it
 
     def of_series(self, column: int, ages: int) -> NightEvidence:
-        """Returns the evidence of nights for one series, for the builds of the last `ages` nights, oldest first."""
+        """Returns the evidence from the last `ages` nightly times of one series, oldest first."""
         weighed, precisions, by_code = np.zeros((3, ages))  # zero for nights that are too old to be searched
         known = min(ages, len(self.log_odds))
         weighed[ages - known :] = np.nan_to_num(self.nightly.weighed[:known, column])[::-1]
@@ -29,7 +29,7 @@ class ScopeEvidence:
 
 
 def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Floats, policy: Policy) -> ScopeEvidence:
-    """Returns the evidence of nights, replays and code for each build and series."""
+    """Returns the log-odds of a change by night and series, with the evidence from nightly times."""
     ages = len(scan.steps)
     rows = slice(-1, -ages - 1, -1)
     night_precisions = 1.0 / (scan.variances * scan.noise**2)

@@ -1,4 +1,4 @@
-"""Judges a total, which is a weighted sum of the times of several series. The replays of these series decide."""
+"""Gives the verdict on a total (a weighted sum of times) from the verdicts on its series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TO_STANDARD_ERROR = 2 * 1.96
 
 @dataclass(frozen=True)
 class JudgedPart:
-    """One series of a total, with its weighted time and its verdict. Sizes are None if the history is too short."""
+    """One series of a total, with its weighted time and its verdict. Numbers are None if the history is too short."""
 
     name: str
     time_us: float
@@ -31,7 +31,7 @@ class JudgedPart:
 
 @dataclass(frozen=True)
 class TotalVerdict:
-    """The verdict on a total. `largest` is the index of the series that changed it most; None without a change."""
+    """The verdict on a total. `largest` is the index of the series with the largest effect; None without a change."""
 
     verdict: VerdictName
     change: float | None
@@ -80,7 +80,7 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
 
 
 def _error(part: JudgedPart) -> float:
-    """Returns the standard error of a series' change; 0 if it has no interval."""
+    """Returns the standard error of a series' change; 0 if the change has no interval."""
     return 0.0 if part.low is None or part.high is None else (part.high - part.low) / TO_STANDARD_ERROR
 
 
@@ -89,7 +89,7 @@ def _most(part: JudgedPart) -> float:
 
 
 def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None:
-    """Returns the noise of the total in one night; None if a series' noise is unknown."""
+    """Returns the relative standard deviation of a total in one night; None if a series' noise is unknown."""
     if any(each.noise is None for each in parts):
         return None
     # As if the series were independent.
@@ -97,7 +97,7 @@ def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None
 
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Returns a total's relative change tonight and its interval's two ends; all None if a series has no change."""
+    """Returns (change, low, high) of a total tonight, as shares; all None if the change of a series is unknown."""
     if any(each.change is None for each in parts):
         return None, None, None
     change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))

@@ -43,6 +43,6 @@ class SeriesVerdict:
     reason: str
 
     def with_change(self, change: ConfirmedChange) -> "SeriesVerdict":
-        """Returns a copy with the direction, the size and the 95 % interval of a confirmed change."""
+        """Returns a copy of the verdict with the direction, size and 95 % interval of a confirmed change."""
         low, high = change.interval
         return replace(self, verdict=change.direction, change=change.size, low=low, high=high)

@@ -1,6 +1,6 @@
-"""Orders the commits of a followed branch: each commit comes after all commits that it contains.
+"""Orders the commits of a followed branch: each commit comes after its ancestors.
 
-The order keeps commits that a merge moved off the first parents, or that a forced push removed."""
+Commits that a merge or a forced push took off the line of first parents stay in the order."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Parents = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class BranchOrder:
-    """The order of a branch. `positions` maps each commit's hash to a number from 1. `left` has the removed commits."""
+    """The order of a branch. `positions` maps hashes to numbers from 1. `left` has commits that left the branch."""
 
     positions: Mapping[str, int]
     left: frozenset[str]
@@ -26,7 +26,7 @@ class BranchOrder:
 
 
 def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) -> BranchOrder:
-    """Returns the order of a branch's commits. `known` has the stored commits in order, `tips` the newest commits."""
+    """Returns the order of a branch. `tips` are the newest commits, `known` the commits stored earlier, in order."""
     first_parents = git(repository, "rev-list", "--first-parent", tips[-1], "--").split()
     if {*known, *tips} <= set(first_parents):
         return BranchOrder({sha: place for place, sha in enumerate(reversed(first_parents), 1)}, frozenset())
@@ -41,7 +41,7 @@ def order_branch(repository: Path, tips: Sequence[str], known: Sequence[str]) ->
 
 
 def order_by_ancestry(parents: Parents, heads: Sequence[str]) -> list[str]:
-    """Lists the heads and their first-parent ancestors, each after all commits that it contains."""
+    """Lists the heads and their first-parent ancestors. Each commit comes after its ancestors."""
     line: set[str] = set()
     for head in heads:
         line.update(takewhile(lambda sha: sha not in line, _walk_first_parents(parents, head)))
@@ -61,7 +61,7 @@ def find_reached(parents: Parents, heads: Iterable[str]) -> set[str]:
 
 
 def place_lost(ordered: Sequence[str], known: Sequence[str], lost: Collection[str]) -> list[str]:
-    """Returns `ordered` with the lost commits added. Each follows its predecessor in `known`."""
+    """Returns `ordered` with the `lost` commits inserted, each after the commit before it in `known`."""
     after: dict[str | None, list[str]] = {}
     before: str | None = None
     for sha in known:

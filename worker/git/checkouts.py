@@ -38,14 +38,14 @@ class KeptCommit:
 
 
 def checkout_library(repository: Path, sha: str, usual: str, cache: Path) -> Path:
-    """Returns the library's folder in a checkout of a commit. Raises RepositoryError if it is missing."""
+    """Checks out a commit and returns the library's folder. Raises RepositoryError if this folder is missing."""
     checkout_commit(repository, sha, cache)  # first, because its error for a missing commit says what to do
     settings = read_settings(repository, sha)
     return checkout(repository, sha, settings.watch if settings and settings.watch else usual, cache)
 
 
 def checkout(repository: Path, sha: str, library: str, cache: Path) -> Path:
-    """Returns a folder in the checkout of a commit. Raises RepositoryError if it is missing or outside the checkout."""
+    """Checks out a commit and returns the folder `library`. Raises RepositoryError if missing or outside the commit."""
     # The name may come from a job that a dashboard's user changed.
     if Path(library).is_absolute() or ".." in Path(library).parts:
         raise RepositoryError(f"{library!r} is not a folder of a commit")
@@ -147,7 +147,7 @@ def delete(folder: Path) -> None:
 
 
 def choose_unused(kept: list[KeptCommit], now: float) -> list[Path]:
-    """Returns the folders to remove to keep KEPT_COMMITS and KEPT_BYTES, the longest unused first."""
+    """Returns the unused checkouts beyond KEPT_COMMITS or KEPT_BYTES, the longest unused first."""
     count, total_bytes = len(kept), sum(each.size_bytes for each in kept)
     chosen: list[Path] = []
     for each in sorted(kept, key=lambda each: each.used_at):
@@ -168,7 +168,7 @@ def _mark_used(folder: Path) -> bool:
 
 
 def _protect_contents(folder: Path) -> None:
-    """Makes everything in a folder read-only, because a commit's code may try to change the commit."""
+    """Makes all files and folders of a checkout read-only, so that a commit's code does not change them."""
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = Path(parent, name)

@@ -36,12 +36,12 @@ class BadAddress(ExpectedError):
 
 
 class FetchFailed(RepositoryError):
-    """Raised if a repository cannot be cloned or fetched now. The failure may pass."""
+    """Raised if a repository cannot be cloned or fetched now. A later attempt may succeed."""
 
 
 @dataclass(frozen=True)
 class Clone:
-    """The clone of a repository in this data folder. `folder` may not exist yet."""
+    """The local clone of a repository. `folder` does not exist before the first fetch."""
 
     name: str
     url: str
@@ -51,14 +51,14 @@ class Clone:
 
 
 def clone_of(name: str, url: str, clones: Path) -> Clone:
-    """Returns the clone of a repository, whose folder may not exist yet."""
+    """Returns the name, URL and folder of a repository's clone, without making the clone."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
     digest = hashlib.sha256(f"{name}\0{url}".encode()).hexdigest()[:10]
     return Clone(name, url, clones / f"{readable}-{digest}.git")
 
 
 def clean_address(address: str) -> str:
-    """Returns a folder's absolute path, or another address unchanged. Raises BadAddress if it cannot be used."""
+    """Returns a local folder as an absolute path, and a URL unchanged. Raises BadAddress for an unusable address."""
     folder = Path(address).expanduser()
     if folder.is_dir():
         return str(folder.resolve())
@@ -81,7 +81,7 @@ def fetch(clone: Clone) -> None:
 
 
 def follow(clone: Clone, branch: str) -> None:
-    """Makes a branch the clone's HEAD, and fetches the branch if it is behind. Raises FetchFailed if that fails."""
+    """Fetches new commits of a branch and makes the branch the clone's HEAD. Raises FetchFailed if this fails."""
     remote = ask_remote(clone, branch)
     if remote.branch_sha is None:
         raise FetchFailed(f"{clone.name} has no branch '{branch}'{_describe_default(clone, branch, remote)}")
@@ -97,14 +97,14 @@ def follow(clone: Clone, branch: str) -> None:
 
 @dataclass(frozen=True)
 class Remote:
-    """The commit of a branch on a remote, and the remote's default branch. Both can be None."""
+    """The newest commit of a branch on a remote, and the name of the remote's default branch. Both can be None."""
 
     branch_sha: str | None
     default_branch: str | None
 
 
 def ask_remote(clone: Clone, branch: str) -> Remote:
-    """Returns the remote's commit of a branch, and its default branch. Raises FetchFailed if that fails."""
+    """Reads a branch's newest commit and the default branch from the remote. Raises FetchFailed if git fails."""
     ref = f"refs/heads/{branch}"
     listed = run_remote(clone, "ls-remote", "--symref", "--", clone.url, "HEAD", ref)
     sha = default = None
@@ -167,7 +167,7 @@ def choose_branch(clone: Clone) -> str:
 
 
 def delete(clone: Clone) -> None:
-    """Deletes the clone in this data folder."""
+    """Deletes the folder of a clone."""
     with _locked(clone):
         shutil.rmtree(clone.folder, ignore_errors=True)
 
@@ -224,7 +224,7 @@ def has(clone: Clone, revision: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(clone: Clone) -> Iterator[None]:
-    """Holds the lock of a clone, so that only one process clones or fetches it."""
+    """Holds a lock, so that only one process at a time changes a clone."""
     clone.folder.parent.mkdir(parents=True, exist_ok=True)
     with clone.folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -232,7 +232,7 @@ def _locked(clone: Clone) -> Iterator[None]:
 
 
 def run_remote(clone: Clone, *arguments: str, does: str = "fetched") -> str:
-    """Runs git over the network and returns its output. Raises FetchFailed with the verb `does` in its message."""
+    """Runs git over the network and returns the output. Raises FetchFailed with the verb `does` in the message."""
     environment = {**make_environment(), "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", **clone.variables}
     with tempfile.TemporaryFile() as log:
         command = ("git", *SAFE, *SLOWEST, *clone.options, *arguments)

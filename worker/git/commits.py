@@ -68,7 +68,7 @@ def list_range(repository: Path, start: str, end: str) -> set[str]:
 
 
 def list_path(repository: Path, start: str, end: str) -> set[str]:
-    """Returns the commits on all paths from `start` to `end`. Without a path, returns the result of `list_range`."""
+    """Returns the commits of `list_range` that descend from `start`; all of them if `end` does not contain `start`."""
     path = ["--ancestry-path"] if is_ancestor(repository, start, end) else []
     return set(git(repository, "rev-list", *path, f"{start}..{end}", "--").split())
 
@@ -92,7 +92,7 @@ def find_merge_base(repository: Path, base: str, head: str) -> str:
 
 
 def is_ancestor(repository: Path, sha: str, of: str) -> bool:
-    """Returns whether the commit `of` is or contains the commit `sha`; False if a commit is missing."""
+    """Returns whether `sha` is `of` or an ancestor of `of`; False if a commit is missing."""
     return _succeeds(repository, "merge-base", "--is-ancestor", sha, of)
 
 
@@ -105,7 +105,7 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 
 def find_tips(repository: Path, branch: str) -> list[str]:
-    """Lists the tips of a followed branch and of its remote branch, the newest last."""
+    """Lists the last commits of a local branch and of its remote branch, the newest last."""
     require_history(repository)
     ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
     own = None if ref is None else _find_commit(repository, ref)
@@ -116,7 +116,7 @@ def find_tips(repository: Path, branch: str) -> list[str]:
 
 
 def find_tips_of_branch(repository: Path, branch: str, newest: str) -> list[str]:
-    """Lists the tip of a branch that is not followed, or `newest` if the tip does not contain it."""
+    """Returns a list with the last commit of a branch, or with `newest` if the branch lacks `newest`."""
     ref = find_branch(repository, branch)
     tip = None if ref is None else _find_commit(repository, ref)
     return [tip] if tip is not None and is_ancestor(repository, newest, tip) else [newest]
@@ -143,7 +143,7 @@ def first_parents(repository: Path, sha: str, count: int) -> list[str]:
 
 
 def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> str | None:
-    """Returns a file's text in a commit, or None. Raises RepositoryError for a link, a folder or a large file."""
+    """Returns a file's text in a commit; None if missing. Raises RepositoryError for a link, folder or large file."""
     try:  # Git's objects are read, so that links are not followed
         entry = git(repository, "ls-tree", "--long", "--full-tree", revision, "--", name).split(None, 4)
     except GitFailed:
@@ -159,7 +159,7 @@ def read_file(repository: Path, revision: str, name: str, most_bytes: int) -> st
 
 
 def read_settings(repository: Path, revision: str) -> ProjectSettings | None:
-    """Returns the Tilewatch settings in a commit's pyproject.toml, or None. Raises BadProject if they are wrong."""
+    """Returns the Tilewatch settings in a commit's pyproject.toml, or None. Raises BadProject for invalid settings."""
     text = read_file(repository, revision, project_settings.FILE, MOST_TOML_BYTES)
     where = f"{project_settings.FILE} of commit {revision[:10]} of {repository}"
     return None if text is None else project_settings.parse(text, where)

@@ -1,6 +1,6 @@
-"""Keeps the path of the Python that runs a repository's host code, if it is not Tilewatch's own Python.
+"""Stores which Python runs the host code of a repository, if not Tilewatch's own Python.
 
-Only `tilewatch watch add` writes it, so neither a commit nor the database can choose the program that runs."""
+Only `tilewatch watch add` changes this, so neither a commit nor the database can choose the program that runs."""
 
 import os
 import tempfile
@@ -19,7 +19,7 @@ from tilewatch.worker.git.commits import read_file, read_settings
 
 
 class BadPython(ExpectedError):
-    """Raised if a Python cannot run and record a repository's host code."""
+    """Raised if a Python cannot run the host code of a repository for Tilewatch."""
 
 
 def write(clone: Clone, python: Path) -> None:
@@ -41,7 +41,7 @@ def find(clone: Clone) -> Path | None:
 
 
 def find_environment(repository: Path, branch: str, python: Path | None) -> Environment | None:
-    """Returns the environment for host code at a branch's last commit; None if pyproject.toml names no requirements."""
+    """Returns the Python environment of a branch's requirements file; None if pyproject.toml names no such file."""
     settings = read_settings(repository, branch)
     if settings is None or settings.requirements is None:
         return None
@@ -52,7 +52,7 @@ def find_environment(repository: Path, branch: str, python: Path | None) -> Envi
 
 
 def use(clone: Clone, library: Path, own_python: bool) -> None:
-    """Sets the Python with which this process runs a library: the repository's own Python, or Tilewatch's."""
+    """Sets the Python with which this process runs a library. `own_python` selects the repository's Python."""
     missing = (
         f"{clone.name} is recorded by a Python of its owner's, which this node lacks: `tilewatch watch add {clone.url} "
         f"--name {clone.name} --python PYTHON` here names one"
@@ -62,7 +62,7 @@ def use(clone: Clone, library: Path, own_python: bool) -> None:
 
 
 def require(python: Path) -> None:
-    """Raises BadPython if this Python cannot run host code for Tilewatch, or has another cuda-tile package."""
+    """Raises BadPython if a Python cannot run host code for Tilewatch, or has another version of the compiler."""
     if not os.access(python, os.X_OK):  # a server of children that runs by it may be left
         raise BadPython(f"{python} is no program that can be started")
     with tempfile.TemporaryDirectory(prefix="tilewatch-python-") as folder:

@@ -13,7 +13,7 @@ ARCH = "sm_90"
 
 
 def has_operators(repository: Path, revision: str, usual: str) -> bool:
-    """Returns whether a commit names a folder of watch files, or has the folder `usual`."""
+    """Returns whether a commit has watch files: pyproject.toml names their folder, or the folder `usual` exists."""
     settings = read_settings(repository, revision)
     if settings is not None and settings.watch is not None:
         return True

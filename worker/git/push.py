@@ -1,4 +1,4 @@
-"""Makes a commit that changes one file, in a bare clone, and pushes it. No hook or filter runs."""
+"""Commits a change of one file in a bare clone and pushes the commit, without Git hooks or filters."""
 
 import tempfile
 from dataclasses import replace
@@ -32,7 +32,7 @@ def commit_file(repository: Path, base_sha: str, path: str, text: str, message: 
 
 
 def with_token(clone: Clone, token: str) -> Clone:
-    """Returns the clone with a token. Git sends the token only to the host of the clone's https address."""
+    """Returns a copy of the clone that logs in with a token, if the clone's address is https."""
     parts = urlsplit(clone.url)
     if parts.scheme != "https":  # git uses the SSH agent or the user's own credential helper
         return clone
@@ -51,7 +51,7 @@ def push_branch(clone: Clone, branch: str, sha: str) -> None:
 
 
 def _is_own(repository: Path, sha: str) -> bool:
-    """Returns whether Tilewatch made a commit; False if the clone lacks the commit."""
+    """Returns whether Tilewatch is the committer of a commit; False if the clone lacks the commit."""
     try:
         return git(repository, "show", "--no-patch", "--format=%cn <%ce>", sha, "--").strip() == (
             f"{AUTHOR['NAME']} <{AUTHOR['EMAIL']}>"

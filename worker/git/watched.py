@@ -32,7 +32,7 @@ OWN = "Tilewatch's Python"
 
 @dataclass(frozen=True)
 class WatchedRepository:
-    """A watched repository on this node. `clone` is None for TILEWATCH_REPOSITORY, which its owner fetches."""
+    """A watched repository on this node. `clone` is None for TILEWATCH_REPOSITORY, which Tilewatch never fetches."""
 
     name: str
     folder: Path  # the clone to read
@@ -57,7 +57,7 @@ def list_names(database_url: str, settings: Settings) -> list[str]:
 
 
 def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
-    """Returns by name a text about each repository that does not run in Tilewatch's own environment."""
+    """Describes the environment of each repository that does not use Tilewatch's Python, by repository name."""
     with session(database_url) as opened:
         watched = list_watched(opened, settings)
     described = {each.name: describe_environment(each) for each in watched}
@@ -65,7 +65,7 @@ def list_environments(database_url: str, settings: Settings) -> dict[str, str]:
 
 
 def describe_environment(watched: WatchedRepository) -> str:
-    """Returns a text about the Python and the packages that run a repository's host code on this node."""
+    """Describes the Python and the packages that run a repository's host code on this node."""
     python = owner_python.find(watched.clone) if watched.clone is not None and watched.own_python else None
     words = str(python or "nothing: --python is missing") if watched.own_python else OWN
     if not watched.folder.is_dir():
@@ -80,8 +80,8 @@ def describe_environment(watched: WatchedRepository) -> str:
 
 
 def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepository:
-    """Returns the watched repository of this name. For None, returns the only repository or TILEWATCH_REPOSITORY.
-    Raises RepositoryError if no repository fits, or several."""
+    """Returns the watched repository `name`. None selects the only repository, or TILEWATCH_REPOSITORY.
+    Raises RepositoryError for an unknown name, or if None could select several repositories."""
     watched = list_watched(opened, settings)
     if not watched:
         raise RepositoryError("no repository is watched yet: `tilewatch watch add URL` (or a folder) adds one")
@@ -100,7 +100,7 @@ def choose(opened: Session, settings: Settings, name: str | None) -> WatchedRepo
 
 
 def describe_dropped(settings: Settings, watched: Sequence[WatchedRepository]) -> str:
-    """Returns a clause that says that Tilewatch's checkout is not watched; an empty text if it is."""
+    """Returns the end of an error message if TILEWATCH_REPOSITORY is not watched, else an empty text."""
     own = settings.repository
     if any(each.clone is None or each.name == _own_name(own) for each in watched) or not _has_git(own):
         return ""
@@ -108,7 +108,7 @@ def describe_dropped(settings: Settings, watched: Sequence[WatchedRepository]) -
 
 
 def choose_by_address(opened: Session, settings: Settings, addresses: Sequence[str]) -> WatchedRepository:
-    """Returns the watched repository with one of these addresses, else the result of `choose` for None."""
+    """Returns the watched repository with one of these addresses, else the default repository of `choose`."""
     places = {_place(address) for address in addresses}
     for each in list_watched(opened, settings):
         if _place(each.clone.url if each.clone else each.name) in places:
@@ -125,7 +125,7 @@ def add(
     branch: str | None,
     python: Path | None = None,
 ) -> WatchedRepository:
-    """Clones a repository and starts watching it. For a watched repository, changes only its Python."""
+    """Clones a repository and starts to watch it. If the repository is watched already, only sets `python`."""
     if python is not None:
         owner_python.require(python)
     url = clones.clean_address(address)
@@ -152,7 +152,7 @@ def add(
 
 
 def fetch(watched: WatchedRepository) -> str | None:
-    """Fetches a repository's clone. Returns an error as a sentence if the clone can be used nevertheless."""
+    """Fetches a repository's clone. Returns the error as a sentence if this fails but the clone is usable."""
     if watched.clone is None:
         return None
     try:
@@ -172,7 +172,7 @@ def read_order(opened: Session, watched: WatchedRepository) -> BranchOrder:
 
 
 def order_commits(opened: Session, watched: WatchedRepository, stored_as: str, newest: str) -> int:
-    """Stores the order of the commits of a repository or branch. Returns how many commits have left it."""
+    """Stores the order of a branch's commits. Returns how many commits left the branch since the last call."""
     take_turns(opened, f"order of {stored_as}")
     branch = branch_without_toolchain(stored_as)
     if branch is None:
@@ -196,7 +196,7 @@ def resolve(watched: WatchedRepository, revision: str) -> GitCommit:
 
 
 def library_at(context: Context, name: str, sha: str, library: str) -> Path:
-    """Returns the library's folder in a checkout of a commit, which is fetched first if this node lacks it."""
+    """Returns the library's folder in a checkout of a commit. Fetches the commit if this node lacks it."""
     row = _find(context, name)
     if row is None:  # a name that was never added stands for TILEWATCH_REPOSITORY
         own = WatchedRepository(name, context.repository, "HEAD")
@@ -219,7 +219,7 @@ def library_of(watched: WatchedRepository, sha: str, library: str, cache: Path) 
 
 
 def find_history(opened: Session, context: Context, name: str) -> Path | None:
-    """Returns the folder of a repository's history on this node; None if there is none."""
+    """Returns the folder with a repository's Git history on this node; None if this node lacks the history."""
     row = repositories.find_repository(opened, name)
     if row is not None:
         folder = _clone(row, context.clones).folder
@@ -233,7 +233,7 @@ def _find(context: Context, name: str) -> Repository | None:
 
 
 def _place(address: str) -> str:
-    """Returns the host and path of an address, which are the same for its https and ssh forms."""
+    """Returns "host/path" of an address, which is equal for the https and ssh addresses of a repository."""
     parts = urlsplit(address)
     host, path = parts.hostname or "", parts.path
     if not parts.scheme and ":" in address:
@@ -250,7 +250,7 @@ def _clone(row: Repository, folder: Path) -> Clone:
 
 
 def _has_git(folder: Path) -> bool:
-    """Returns whether a folder is the top folder of a Git repository; False if it cannot be read."""
+    """Returns whether a folder is the top of a Git repository; False if the folder cannot be read."""
     try:
         return (folder / ".git").exists()
     except OSError:
@@ -258,7 +258,7 @@ def _has_git(folder: Path) -> bool:
 
 
 def _own_name(folder: Path) -> str:
-    """Returns the name of the repository in a folder, or the folder's own name without a repository."""
+    """Returns the name of the repository in a folder, or the folder's name if there is no repository."""
     try:
         return repository_name(folder)
     except NoHistory:

@@ -7,8 +7,8 @@ from tilewatch.worker.git.commits import RepositoryError, git
 
 
 def copy_working_tree(repository: Path, library: str, target: Path) -> Path:
-    """Copies a working tree to a new folder, and returns the library's folder in it. Raises RepositoryError if the
-    library is missing or touches a submodule."""
+    """Copies a working tree to a new folder and returns the library's folder in the copy. Raises RepositoryError if the
+    library is missing, contains a submodule or is in one."""
     if not (repository / library).is_dir():
         raise RepositoryError(f"the working tree of {repository} has no folder {library!r}")
     (target / library).mkdir(parents=True)

@@ -22,7 +22,7 @@ LOOK_EVERY_S = 0.2
 
 
 def prepare(folder: Path, series: Sequence[SeriesToPrepare], gpu: Gpu, store_url: str, needed: SeriesToPrepare) -> None:
-    """Compiles the baselines' kernels that this machine lacks. If another process does so, waits only for `needed`."""
+    """Compiles missing kernels of baselines. If another process is compiling them, only waits for `needed`."""
     met = {each: folder / _name(each, gpu) for each in series if each.compiling}
     if not met:
         return

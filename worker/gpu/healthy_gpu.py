@@ -1,4 +1,4 @@
-"""Gives a step this worker's GPU, and makes sure that the GPU stays healthy during the step."""
+"""Gives a job step the worker's GPU, and checks that the GPU stays healthy during the step."""
 
 import time
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class HealthyGpu:
 
 @contextmanager
 def use_gpu(context: Context, gpu_model: str, gpu_uuid: str | None = None) -> Iterator[HealthyGpu]:
-    """Yields this worker's GPU. Raises NotNow if it cannot be used now, or FellIll if it fell ill meanwhile."""
+    """Yields this worker's GPU. Raises NotNow if the GPU is not usable, or FellIll if a quarantine began meanwhile."""
     backend = backend_for({gpu_model}, context)
     try:
         gpu = backend.own_gpu()

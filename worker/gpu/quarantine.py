@@ -28,7 +28,7 @@ NOTICED_S = 2 * LOOK_EVERY_S
 
 
 class GpuWatch:
-    """The thread that watches a GPU's health. It tells `consume` whether the worker shall take sweeps."""
+    """A thread that checks a GPU's health, and calls `consume` to stop or continue the worker's sweeps."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class GpuWatch:
         self._over.set()
 
     def look(self) -> None:
-        """Begins a quarantine if the GPU is ill. During a quarantine, runs a canary when it is due."""
+        """Begins a quarantine if the GPU is ill. During a quarantine, runs a canary if enough time has passed."""
         with session(self._database_url) as opened:
             ill = quarantine.find_open(opened, self._gpu.uuid)
         well = ill is None

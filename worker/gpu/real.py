@@ -35,7 +35,7 @@ kept = KeptProcess()
 
 @dataclass(frozen=True)
 class RealGpu:
-    """An NVIDIA GPU of one of these models. CUDA_VISIBLE_DEVICES selects it among the machine's GPUs."""
+    """An NVIDIA GPU of one of the models in `gpu_models`. CUDA_VISIBLE_DEVICES selects the GPU."""
 
     gpu_models: frozenset[str]
     context: Context
@@ -52,11 +52,11 @@ class RealGpu:
         require_packages()
 
     def find_need_of_root(self, gpu: Gpu) -> str | None:
-        """Returns the reason why host code runs as root on this GPU; None if it does not."""
+        """Returns the reason why host code on this GPU must run as root; None if another user can run host code."""
         return gpu_user.find_refusal(gpu.uuid, ChildProcess) if gpu_user.is_of_root() else None
 
     def measure(self, sweep: SweepToMeasure, gpu: Gpu, *, on_trial: Callable[[TrialResult], None]) -> RunResult:
-        """Measures a sweep and returns the run. Reuses trials of an interrupted attempt of this job."""
+        """Measures a sweep. Reuses the trials that an interrupted attempt of the same job finished."""
         library = watched.library_at(self.context, sweep.facts.repository, sweep.facts.sha, sweep.library)
         together = sweep.together
         series = [SeriesToPrepare(library, kernel, problem, tuple(names)) for kernel, problem, names in together]
@@ -139,7 +139,7 @@ class RealProbe:
         return self._watcher.look()
 
     def canary(self, _: OpenQuarantine) -> Sequence[Reading]:
-        """Returns a canary's readings. Raises NoAnswer if another process uses the GPU."""
+        """Runs a canary (a short test) and returns the readings. Raises NoAnswer if another process uses the GPU."""
         self._require_alone()
         readings = watcher.canary(self._gpu_uuid)
         self._require_alone()

@@ -1,4 +1,4 @@
-"""Simulates a GPU: makes times from a seed, for tests and demonstrations on machines without a GPU.
+"""Simulates a GPU with seeded random times, for tests and demonstrations on machines without a GPU.
 
 The same code on the same problem is equally fast at every commit. Runs are marked as simulated."""
 
@@ -92,7 +92,7 @@ class SimulatedGpu:
         )
 
     def replay(self, asked: ReplayJob, gpu: Gpu, *, on_launch: Callable[[int], None]) -> ReplayResult:
-        """Returns simulated medians of two builds' launches."""
+        """Returns the simulated median times of two builds in each launch."""
         started_at = dt.datetime.now(dt.UTC)
         simulation, question = self.simulation, asked.question
         medians_us = []
@@ -125,7 +125,7 @@ class SimulatedGpu:
 
 @dataclass(frozen=True)
 class SimulatedProbe:
-    """The health of a simulated GPU, which only falls ill during sweeps (`Simulation.ill`)."""
+    """Simulated health readings. The GPU falls ill only during sweeps, with probability `Simulation.ill`."""
 
     simulation: Simulation
 
@@ -133,7 +133,7 @@ class SimulatedProbe:
         return {"when": "watch", "xids": []}
 
     def canary(self, ill: OpenQuarantine) -> Sequence[Reading]:
-        """Returns the readings of a canary, which may show the illness again."""
+        """Returns the readings of a simulated canary (a short test), in which the GPU may still be ill."""
         chance = _random(self.simulation.seed, "canary", str(ill.id), str(ill.canaries))
         still_ill = chance.random() < STILL_ILL
         return ({"when": "canary", "simulated": True, "xids": [79] if still_ill else [], **_canary(chance, 1.0)},)
@@ -143,7 +143,7 @@ class SimulatedProbe:
 
 
 class SimulatedBench:
-    """Simulated launches of pairs of cubins, and simulated races that find the fastest config."""
+    """A bench with simulated times, which launches pairs of cubins and finds the fastest config."""
 
     def __init__(self, simulation: Simulation, sleep: Callable[[float], None]) -> None:
         self._simulation, self._sleep = simulation, sleep
@@ -195,7 +195,7 @@ def trial(facts: SweepFacts, config: CompiledConfig, simulation: Simulation) -> 
 
 
 def _telemetry(sweep: SweepToMeasure, simulation: Simulation) -> tuple[Reading, ...]:
-    """Returns the health readings before and after a sweep, in which the GPU may fall ill."""
+    """Returns simulated health readings before and after a sweep. The GPU falls ill at random."""
     facts = sweep.facts
     # The seed contains times_ill, so that a sweep in which the GPU fell ill succeeds when it is repeated.
     chance = _random(simulation.seed, "health", facts.sha, facts.problem, str(sweep.times_ill))
@@ -223,12 +223,12 @@ def _here_us(problem: str, content_key: str, simulation: Simulation) -> float:
 
 
 def _find_planted(content_key: str, simulation: Simulation) -> tuple[str, float]:
-    """Returns the key of the cubin whose speed this cubin copies, and a factor on its time."""
+    """Returns the key of the cubin that sets the time of this cubin, and a factor between the two times."""
     return simulation.planted.get(content_key, (content_key, 1.0))
 
 
 def true_us(problem: str, content_key: str, seed: int) -> float:
-    """Returns the time in us of machine code on a problem, without noise."""
+    """Returns the simulated time in us of a cubin on a problem, without noise."""
     return _random(seed, "speed", problem, content_key).uniform(FASTEST_US, SLOWEST_US)
 
 
@@ -252,7 +252,7 @@ def _samples(true: float, count: int, noise: Random) -> tuple[float, ...]:
 
 
 def _random(seed: int, *of: str) -> Random:
-    """Returns a random generator that these words seed."""
+    """Returns a random generator that is seeded by `seed` and the words `of`."""
     # Random(text) would depend on Python's release.
     seeded = int.from_bytes(hashlib.sha256("\0".join((str(seed), *of)).encode()).digest()[:8], "big")
     return Random(seeded)  # noqa: S311 - the numbers must repeat, and are not secret

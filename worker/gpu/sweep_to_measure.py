@@ -1,4 +1,4 @@
-"""Defines a sweep as a GPU measures it, and chooses the configs to measure."""
+"""Describes a sweep for the GPU that measures it, and chooses the configs to measure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tilewatch.kernels.toolchains.versions import MEASURING, versions
 
 @dataclass(frozen=True)
 class SweepToMeasure:
-    """A sweep with its configs, library and baselines, and with earlier results that save work."""
+    """A sweep with its configs, library and baselines, and with earlier results that need not be measured again."""
 
     job_key: str
     facts: SweepFacts
@@ -27,7 +27,7 @@ class SweepToMeasure:
     last_sweep: LastSweep | None = None
 
     def choose_configs(self, gpu: Gpu) -> Sequence[CompiledConfig]:
-        """Returns all configs, or only a few if the last sweep tried the same code with the same software."""
+        """Returns the configs to measure: a few if code and software are as in the last sweep, else all."""
         last = self.last_sweep
         here = {each.config_id: each.content_key for each in self.configs if not each.drawn}
         now = {**versions(MEASURING), "harness": HARNESS, "driver": gpu.driver.split(".")[0]}

@@ -1,4 +1,4 @@
-"""Keeps the launches of runs on disk until their hardware counters are read, for many runs at once.
+"""Stores the launches of runs on disk, to read the hardware counters of several runs at once later.
 
 Nsight Compute takes 2.6 to 6 s for one run, mostly for its start (four H100, driver 580.159.04, 2026-11-28)."""
 
@@ -47,7 +47,7 @@ CHECKLISTS_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Uncounted:
-    """A run without hardware counters. `described` has the launches of its `configs` as JSON, the winner's first."""
+    """A run without hardware counters. `described` has the launch of each config as JSON, the winner's first."""
 
     run_key: str
     library: str
@@ -97,7 +97,7 @@ def is_overdue(waiting: Sequence[Path]) -> bool:
 
 
 def read_counters(folder: Path, gpu: Gpu, store_url: str, write: Write) -> int:
-    """Reads the counters of the oldest waiting runs and passes them to `write`. Returns the number of runs."""
+    """Reads the counters of the oldest waiting runs and calls `write` for each run. Returns the number of runs."""
     (folder / gpu.uuid).mkdir(parents=True, exist_ok=True)
     with (folder / gpu.uuid / "lock").open("w") as lock:
         return _read_oldest(folder, gpu, store_url, write) if processes.try_lock(lock) else 0
@@ -136,7 +136,7 @@ def _read(file: Path) -> Uncounted | None:
 
 
 def _count(runs: Sequence[Uncounted], gpu: Gpu, store_url: str, *, is_patient: bool) -> list[dict[str, Any]]:
-    """Returns each run's hardware counters, or why they are missing. If `is_patient`, may raise GpuWanted."""
+    """Returns the hardware counters of each run. If `is_patient`, raises GpuWanted when a series needs the GPU."""
     described = [[read_described(each) for each in run.described] for run in runs]
     turn = find_turn(gpu.uuid)
     start = functools.partial(start_profiler, gpu.uuid, turn.is_wanted if is_patient else lambda: False)

@@ -9,11 +9,11 @@ from tilewatch.worker.queue.dispatch import gpu_queue
 
 
 class WrongWorker(ExpectedError):
-    """Raised if a worker cannot do the kind of work for which it was started."""
+    """Raised if this machine lacks the GPU, driver or software that a worker needs."""
 
 
 def visible_gpu(models: Collection[str]) -> Gpu:
-    """Returns the GPU that this process may use. Raises WrongWorker if it sees no GPU of these models, or several."""
+    """Returns this process's GPU. Raises WrongWorker unless exactly one visible GPU is of these models."""
     seen = gpus()
     fitting = [gpu for gpu in seen if gpu.model is not None and gpu.model.slug in models]
     if len(fitting) == 1:
@@ -43,7 +43,7 @@ def require_packages() -> None:
 
 
 def require_compiler(wanted: str | None) -> None:
-    """Raises WrongWorker if this machine has no tile compiler, or another than `wanted`."""
+    """Raises WrongWorker if the tile compiler is missing or has another version than `wanted`."""
     here = compiler_version()
     if not here:
         raise WrongWorker("the tile compiler, which a compile worker needs, is not installed here: run `make install`")

@@ -1,4 +1,4 @@
-"""The commands `tilewatch baselines ...`, which add, list and remove environments with other versions of baselines."""
+"""The commands `tilewatch baselines ...`, which manage environments with other versions of baseline libraries."""
 
 import sys
 from typing import Annotated
@@ -26,8 +26,8 @@ def add(
 ) -> None:
     """Install other versions of baseline libraries under a name. Every later run of this machine times them too.
 
-    sgl-deep-gemm brings the baselines of DeepGEMM, torch those of cuBLAS, cuBLASLt, cuDNN and PyTorch. Also name the
-    packages that these need in another version than the installed one. If something fails, nothing is left behind.
+    sgl-deep-gemm brings the baselines of DeepGEMM, torch those of cuBLAS, cuBLASLt, cuDNN and PyTorch. Also name each
+    dependency that must have another version than the installed one. If something fails, nothing is left behind.
 
     Examples:
 

@@ -31,10 +31,10 @@ def toolchain(
     repository: Repository = None,
     wait: Wait = False,
 ) -> None:
-    """Compare toolchains on the fleet: may a later one replace the first? The dashboard shows the report.
+    """Compare toolchains on the fleet, to see whether the first can be replaced. The dashboard shows the report.
 
     Compile workers need all toolchains (`tilewatch toolchain add`). GPU workers need them only to re-tune. Without
-    --gpu, every GPU model with a worker times the comparison. --arch adds architectures that are only compiled for.
+    --gpu, every GPU model with a worker times the comparison. --arch adds architectures to compile for without timing.
     If an equal comparison is in progress, its report is shown and nothing new is submitted.
 
     With --wait it ends with the exit codes of `tilewatch toolchain compare`: 0 safe, 1 something is worse, 2 could
