@@ -63,7 +63,7 @@ PRUNE_HOUR = 12  # UTC; far from the nightlies of most
 
 
 def _configuration() -> dict[str, Any]:
-    """Returns Celery's settings. Celery calls this late, so that importing this module needs no server."""
+    """Returns Celery's settings. Celery calls this function on first use, so that an import needs no server."""
     settings = Settings.load()
     night = crontab(hour=settings.nightly_at.hour, minute=settings.nightly_at.minute)
     on_notify_queue = {"queue": dispatch.NOTIFY_QUEUE}
@@ -116,7 +116,7 @@ def run_job(job_id: int) -> None:
 
 @celery.task(name=dispatch.COUNT_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
 def run_read_counters() -> None:
-    """Reads the hardware counters that wait on this machine, if no job needs the GPU or the counters are overdue."""
+    """Reads hardware counters that recent runs still lack, if no job needs the GPU or the counters are overdue."""
     from tilewatch.db.worker_reads import steps
     from tilewatch.worker.gpu import uncounted
 
@@ -210,7 +210,7 @@ def run_compare_code() -> None:
 
 
 def _outbox() -> "Outbox | None":
-    """Returns the outbox for messages; None if notify.toml is wrong, so that messages wait."""
+    """Returns the outbox for messages, or None if notify.toml is invalid. Messages then wait."""
     from tilewatch.worker.notify.outbox import Outbox
     from tilewatch.worker.notify.routing import BadNotifySettings
 
@@ -299,7 +299,7 @@ def _stop(**_: Any) -> None:
 
 
 def _drain(how: str, **_: Any) -> None:
-    """Ends a warm shutdown after `drain_s` seconds by a cold shutdown, which hands the running job back."""
+    """Turns a warm shutdown into a cold shutdown after `drain_s` seconds, so that the running job is handed back."""
     stopping.mark()
     if how == "Warm":
         timer = threading.Timer(Settings.load().drain_s, os.kill, (os.getpid(), signal.SIGQUIT))
@@ -308,7 +308,7 @@ def _drain(how: str, **_: Any) -> None:
 
 
 def _mark_before_cold_stop() -> None:
-    """Makes SIGQUIT call `stopping.mark` before Celery's handler, because that handler first ends the pool (5.7.0)."""
+    """Makes SIGQUIT call `stopping.mark` before Celery's handler ends the pool (Celery 5.7.0)."""
     installed = signal.getsignal(signal.SIGQUIT)
 
     def stop(number: int, frame: Any) -> None:

@@ -13,9 +13,9 @@ from tilewatch.worker.settings import Settings
 
 @dataclass(frozen=True)
 class Simulation:
-    """The behaviour of the simulated GPU. A trial keeps its worker busy for `trial_s`. `ill` is the share of sweeps in
-    which the GPU falls ill. With `slow` = 0.05, everything takes 5 % longer. A cubin in `planted` takes the time of
-    another cubin times a factor."""
+    """The settings of the simulated GPU. A trial takes `trial_s` seconds. The GPU fails in a share `ill` of the sweeps.
+    A `slow` of 0.05 makes all times 5 % longer. `planted` maps the key of cubin A to the key of cubin B and a factor: A
+    takes the time of B multiplied by the factor."""
 
     seed: int
     trial_s: float

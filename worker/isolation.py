@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 @contextlib.contextmanager
 def isolate(opened: Session, repository: str, what: str) -> Iterator[None]:
-    """Turns an error in the work for one repository into an alarm. Raises the error if the database is away."""
+    """Turns an error inside the context into an alarm for one repository. Raises errors of an unreachable database."""
     try:
         with opened.begin_nested():
             yield

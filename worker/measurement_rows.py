@@ -23,7 +23,7 @@ class Sampled:
 
 
 def measurement_rows(sampled: Sequence[Sampled]) -> list[dict[str, Any]]:
-    """Returns a row for each implementation that has samples, as fact_writes.add_measurements takes it."""
+    """Returns a measurement row, as a dict, for each implementation that has samples."""
     baselines = {each.implementation: each for each in sampled if each.role == "baseline" and each.samples_us}
     main = baselines.get(find_main(baselines) or "")
     missing = {each.implementation: each.detail.get("missing") for each in sampled if not each.samples_us}

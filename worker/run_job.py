@@ -37,8 +37,8 @@ def run(
     queues: Collection[str] | None = None,
     is_stopping: Callable[[], bool] = lambda: True,
 ) -> list[UnsentJob]:
-    """Runs the most urgent job in the queue of job `job_id`, and returns the jobs to send messages for. Raises NotNow
-    if the job was put off."""
+    """Runs the most urgent job in the queue of `job_id`, which may be another job. Returns new jobs to send to the
+    broker. Raises NotNow if the job was postponed."""
     job = None
     try:  # a signal to stop must give the job back, also one that comes while the claim is committed
         with session(context.database_url) as opened:
@@ -83,7 +83,7 @@ def _hold_and_do(job: ClaimedJob, owner: str, context: Context, lines: Collectio
 
 
 def _step_of(kind: str) -> Step:
-    """Returns the function that does a kind of job. Imports only its module: a judge worker loads no compiler."""
+    """Returns the function that does a kind of job, and imports only the module of this function."""
     if kind == "record":
         from tilewatch.worker.steps.trace_library import step
     elif kind == "compile":
@@ -108,7 +108,7 @@ def _step_of(kind: str) -> Step:
 
 
 def _find_end_of_process(error: BaseException) -> SystemExit | KeyboardInterrupt | None:
-    """Returns the SystemExit or KeyboardInterrupt that caused an error; None if something else did."""
+    """Returns the SystemExit or KeyboardInterrupt in an error's chain of causes, or None."""
     # A signal that interrupts psycopg's ping, for example, causes a ProgrammingError (a cold shutdown, 2026-11-23).
     each: BaseException | None = error
     while each is not None and not isinstance(each, SystemExit | KeyboardInterrupt):
@@ -124,7 +124,7 @@ def _queue_next(job: ClaimedJob, context: Context) -> list[UnsentJob]:
 def _move_to_tracer(
     job: ClaimedJob, owner: str, context: Context, error: PackageMissing, lines: Collection[str]
 ) -> list[UnsentJob]:
-    """Moves a job to the queue `record`, or fails it if this cannot help. Returns the jobs to send messages for."""
+    """Moves a job to the queue `record`, or fails the job if the queue has no worker. Returns jobs for the broker."""
     if job.queue == COMPILE:
         try:
             with session(context.database_url) as opened:

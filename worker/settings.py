@@ -125,7 +125,7 @@ class Settings(NightlyTimes):
 
     @property
     def old_notify_name(self) -> str | None:
-        """Returns a warning if `notify_file` was found under a name from before 0.2; else None."""
+        """Returns a warning if `notify_file` is set under its name from before version 0.2; else None."""
         if self.notify is None and self.tell is not None:
             return "TILEWATCH_TELL is read for one release: set TILEWATCH_NOTIFY"
         if self.notify_file == self.home / OLD_NOTIFY_FILE:

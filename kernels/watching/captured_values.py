@@ -1,4 +1,4 @@
-"""Distinguishes kernels that have the same name. They differ in captured variables or in their place in the file."""
+"""Distinguishes kernels of the same name by their captured variables and their positions in the file."""
 
 import functools
 import hashlib
@@ -18,8 +18,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def describe_captured(function: FunctionType, *, within: tuple[FunctionType, ...] = ()) -> list[Any]:
-    """Returns the variables that a function captures, as [name, value] pairs for JSON. `within` stops the recursion of
-    a function that captures itself."""
+    """Returns the variables that a function captures, as [name, value] pairs. `within` has the functions to skip."""
     if function in within:
         return []
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -48,7 +47,7 @@ def _describe(value: Any, within: tuple[FunctionType, ...]) -> Any:
 
 
 def _number_definition(function: FunctionType) -> int | str:
-    """Returns a number or hash that distinguishes functions of one name in one file; usually 0 for the first."""
+    """Returns an id that distinguishes functions of the same name in one file; usually 0 for the first function."""
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
     module, file = sys.modules.get(function.__module__), function.__globals__.get("__file__") or ""

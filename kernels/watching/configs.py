@@ -1,4 +1,4 @@
-"""Converts configs of a repository's own classes to plain values, and back."""
+"""Converts between plain JSON values and configs of classes that a repository defines."""
 
 import dataclasses
 import itertools
@@ -50,7 +50,7 @@ def _make_plain_value(value: Any) -> Any:
 
 
 def drop_repetitions(configs: Iterable[PlainConfig]) -> tuple[PlainConfig, ...]:
-    """Returns the configs without repetitions. Raises BadWatchFile if there are too many."""
+    """Returns the configs without duplicates. Raises BadWatchFile if more than MOST_CONFIGS configs remain."""
     found: dict[str, PlainConfig] = {}
     for config in configs:
         found.setdefault(config_key(config), config)  # not by `==`, for which 1, 1.0 and True are one value
@@ -71,13 +71,13 @@ def make_like(example: Any, fields: Mapping[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class GivenConfigs:
-    """The configs of a watch file, with texts in place of objects such as types. `values` has the objects."""
+    """The configs of a watch file as plain values. `values` maps each replaced value to its original object."""
 
     configs: tuple[PlainConfig, ...]
     values: Mapping[tuple[str, str], Any]
 
     def make_original(self, config: PlainConfig) -> dict[str, Any]:
-        """Returns a config with the watch file's original objects in place of texts."""
+        """Returns a config in which the watch file's original objects replace their plain values."""
         return {name: self.values.get((name, repr(value)), value) for name, value in config.items()}
 
 

@@ -43,7 +43,7 @@ class BadWatchFile(ExpectedError, ValueError):
 
 @dataclass(frozen=True)
 class Case:
-    """Holds one problem of an operator, ready to run. The fields are the arguments of `case`."""
+    """The functions and numbers with which an operator runs on one problem. `case` describes the fields."""
 
     run: Callable[..., Any]
     reference: Callable[[], Any] | None
@@ -82,7 +82,7 @@ class WatchedOperator:
         return f"{self.file.name}, line {self.line}"
 
     def parse(self, text: str) -> Problem:
-        """Returns the problem that a person's text names. Raises BadProblem if the text is malformed."""
+        """Returns the problem that has this name. Raises BadProblem if the name is malformed."""
         for each in self.problems:
             if each.problem.name == text:
                 return each.problem
@@ -99,7 +99,7 @@ def watch(
     not_apart: str = "",
     unchecked: str = "",
 ) -> Callable[[Callable[[Any], Case]], WatchedOperator]:
-    """Watches the operator that the function below describes, under the function's name.
+    """Registers the decorated function as a watched operator with the function's name.
 
     problems   a pattern "4096x{1024,4096}:{bf16,f32}", a list of texts or dicts, or a file of JSON lines with weights
     names      the names of the pattern's numbers and types: "rows x cols : dtype"; the function reads them as p.rows,
@@ -107,9 +107,9 @@ def watch(
     baselines  names of callables that `case` gets, and of built-in baselines ("copy"), the main baseline first
     configs    replaces the configs that the host code's own search tries; see Configs
     nightly    whether the sweep of each night includes the operator; otherwise it is swept on request only
-    not_apart  why this host code must also be timed and checked in the process that runs it, in a few words: "it adds
-               the parts with PyTorch". Without a reason, host code is refused if its launches alone do not compute its
-               result. Pages and verdicts of the operator show the reason
+    not_apart  why the process that runs the host code must also time and check it, in a few words: "it adds the parts
+               with PyTorch". If this is empty, host code is refused if its launches alone do not compute its result.
+               Pages and verdicts of the operator show the reason
     unchecked  why the result is not compared with a reference, in a few words: "its shape follows from the tile". Pages
                show the reason
     """
@@ -137,7 +137,7 @@ def watch(
 
 
 def check_reason(name: str, reason: str) -> str:
-    """Returns a reason, which may be empty. Raises BadWatchFile if it has too few words."""
+    """Returns the reason unchanged. Raises BadWatchFile if the reason is too short; an empty reason is allowed."""
     if not isinstance(reason, str) or 0 < len(reason.split()) < LEAST_WORDS:
         raise BadWatchFile(f"{name} is '{reason}': give the reason in {LEAST_WORDS} words or more")
     return reason
@@ -158,10 +158,10 @@ def case(
 
     run        calls the host code and returns its result: a tensor, or a tuple of tensors. Every `ct.launch` in it is
                part of the operator. With `configs`, it may take the config as keyword arguments
-    reference  returns the right values in the same order; None for a value that is not compared. Only an operator that
-               is `unchecked` has no reference
-    before     is called before `run`, such as the forward of a backward. `run` gets its result as the first argument.
-               Its launches are not timed
+    reference  returns the right values in the order of `run`; None for a value that is not compared. Only an operator
+               that is `unchecked` has no reference
+    before     runs before `run` and is not timed, such as the forward pass before a backward pass. The result of
+               `before` is the first argument of `run`
     moves      fewest bytes moved through device memory; None: the bytes of all launched arrays, each counted once
     flops      floating-point operations
     work       size of the problem in a unit of your own: ("tokens", 8192) is shown as tokens/s

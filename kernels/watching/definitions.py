@@ -56,7 +56,7 @@ def watch_definitions(
                tensors that it does not name are standard normal
     baselines  "torch" (times the reference itself) or "copy"
     nightly    whether the sweep of each night includes the operators
-    not_apart  why their host code must also be timed and checked in the process that runs it: see `watch`
+    not_apart  why the process that runs the host code must also time and check it: see `watch`
     """
     caller = sys._getframe(1)
     file, line = Path(caller.f_globals["__file__"]), caller.f_lineno
@@ -94,7 +94,7 @@ def watch_definitions(
 def make_case(
     definition: Definition, entry: Callable[..., Any], given: Inputs, baselines: Sequence[str], p: ProblemInputs
 ) -> Case:
-    """Returns the case for a definition and a problem. The reference gets copies of the inputs."""
+    """Returns the functions that run a definition's operator and its reference on the inputs of one problem."""
     sizes = definition.values(p.problem.sizes)
     made = {each.name: _make_input(definition, each, given, sizes, p) for each in definition.inputs}
 
@@ -128,7 +128,7 @@ def _combine(definition: Definition, axes: Mapping[str, int | Sequence[int]]) ->
 def _make_input(
     definition: Definition, tensor: TensorSpec, given: Inputs, sizes: Mapping[str, float], p: ProblemInputs
 ) -> Any:
-    """Returns an input's tensor or number. Raises BadProblem if the watch file must give its value."""
+    """Returns the tensor or number for an input. Raises BadProblem if the watch file lacks a necessary value."""
     if tensor.name in given:
         value = given[tensor.name]
         return value(p) if callable(value) else value
@@ -150,7 +150,7 @@ def _make_input(
 
 
 def _list_entries(pattern: str, root: Path, project: Project | None) -> dict[str, Callable[..., Any]]:
-    """Returns the function of each definition's first Solution, by the definition's name."""
+    """Maps each definition's name to the function of its first Solution file."""
     entries: dict[str, Callable[..., Any]] = {}
     for file in list_files(pattern, root):
         try:
@@ -180,7 +180,7 @@ def _import_entry(file: Path, entry: str, root: Path, project: Project | None) -
 
 
 def _import_module(name: str, folder: Path) -> types.ModuleType:
-    """Imports a module, without the packages around it if these cannot be imported on this machine."""
+    """Imports a module. Replaces its parent packages by empty packages if the import fails."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def list_wrong_results(case: Case, result: Any, own: Collection[int] = ()) -> tuple[str, ...]:
-    """Returns a sentence for each fault of a case. `own` has the numbers of results that no kernel wrote."""
+    """Returns messages about mistakes in a case. `own` has the positions, from 1, of outputs that no kernel wrote."""
     given = list_shapes(result)
     wrong = []
     assert case.reference is not None
@@ -40,7 +40,7 @@ def list_wrong_results(case: Case, result: Any, own: Collection[int] = ()) -> tu
 
 
 def find_own_results(result: Any, launched: Sequence[Any]) -> set[int]:
-    """Returns the numbers, from 1, of the results that no kernel can have written."""
+    """Returns the positions, from 1, of the outputs that no kernel can have written."""
     if not all(hasattr(each, "untyped_storage") for each in launched):
         return set()
     given = {each.untyped_storage()._cdata for each in launched}

@@ -1,4 +1,4 @@
-"""Gives a watch file's function the sizes and choices of a problem, and makes input tensors for it."""
+"""Gives a watch file's function the sizes and types of a problem, and makes input tensors for the problem."""
 
 import contextlib
 import importlib
@@ -109,7 +109,7 @@ class ProblemInputs:
         return found
 
     def _type(self, choice: str) -> Any:
-        """Returns the PyTorch type that a choice names, or None if the choice names no type."""
+        """Returns the PyTorch type for a name such as "bf16", or None if there is no such type."""
         if importlib.util.find_spec("torch") is None:
             return None
         found = getattr(self._torch, SHORT_TYPES.get(choice, choice), None)

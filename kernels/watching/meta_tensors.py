@@ -1,8 +1,8 @@
 """Gives host code tensors on "cuda" without a GPU. They are PyTorch's meta tensors, which have no memory.
 
-Small tensors of whole numbers or bools also have values, because host code plans by lengths and offsets. A tensor that
-a kernel got loses its values until the run ends, because the kernel may write to it. Where host code needs unknown
-values, it gets guesses (`tracer.guess_value`)."""
+Small tensors of whole numbers or bools also have values, because host code often branches on lengths and offsets. A
+tensor that a kernel got loses its values until the run ends, because the kernel may write to it. Host code that needs
+unknown values gets guesses (`tracer.guess_value`)."""
 
 import contextlib
 import functools
@@ -94,7 +94,7 @@ def on_meta() -> Iterator[None]:
 
 
 def _make(function: Callable[..., Any], given: Any) -> Any:
-    """Returns the result of a function whose inputs have no values, such as torch.arange."""
+    """Returns the result of a function that gets no tensor with values, such as torch.arange."""
     import torch
 
     found = _call(function, given, "meta")
@@ -136,7 +136,7 @@ def _compute(function: Callable[..., Any], given: Any) -> Any:
 
 
 def _resolve_index(index: Any) -> Any:
-    """Returns an index as a tuple in which positions replace masks, and numbers replace scalar tensors."""
+    """Returns an index as a tuple. Masks become positions, and scalar tensors become numbers."""
     import torch
 
     def resolve(each: Any) -> tuple[Any, ...]:
@@ -179,7 +179,7 @@ def _call(function: Callable[..., Any], given: Any, device: str) -> Any:
 
 
 def _guess(number: int, value: Any) -> Any:
-    """Returns a tensor full of a number in place of a tensor without values."""
+    """Returns a tensor filled with `number` if `value` is a tensor without values, else `value`."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_meta:
@@ -205,7 +205,7 @@ def _keep_values(value: Any) -> Any:
 
 
 def _forget_written(value: Any) -> Any:
-    """Returns a plain tensor for PyTorch, without values if a kernel may have written to it."""
+    """Returns a plain PyTorch tensor, or a meta tensor if a kernel may have written to the given tensor."""
     import torch
 
     with_values: Any = _class_with_values()

@@ -1,4 +1,4 @@
-"""Lets host code run without a GPU. It sees a GPU of a chosen architecture, and tensors that have no memory."""
+"""Lets host code run without a GPU. Host code sees a GPU of a chosen architecture, and tensors without memory."""
 
 import contextlib
 import importlib.util
@@ -27,7 +27,7 @@ def install() -> None:
 
 @contextlib.contextmanager
 def as_gpu(project: Project | None) -> Iterator[None]:
-    """Lets code that is imported inside the context see a GPU of the project's architecture."""
+    """Shows a simulated GPU of the project's architecture to code that is imported inside the context."""
     if project is None or project.arch is None or importlib.util.find_spec("torch") is None:
         yield
         return
@@ -36,7 +36,7 @@ def as_gpu(project: Project | None) -> Iterator[None]:
 
 
 class PretendGpu:
-    """A GPU that host code sees while `in_use` is open. Its properties are those of a usual GPU of its architecture."""
+    """A simulated GPU with the usual properties of an architecture. Host code sees this GPU inside `in_use`."""
 
     def __init__(self, arch: str) -> None:
         model = device.model_of(arch)
@@ -47,7 +47,7 @@ class PretendGpu:
 
     @contextlib.contextmanager
     def at_import(self) -> Iterator[None]:
-        """Shows the GPU while host code is imported. Tensors are still real then."""
+        """Shows the GPU while host code is imported, without replacing tensors."""
         import torch
 
         cuda_stand_ins.show_gpu(self._gpu)
@@ -71,7 +71,7 @@ class PretendGpu:
 
 
 def _make_answers(gpu: cuda_stand_ins.GpuFacts) -> Mapping[str, Any]:
-    """Maps names of functions of torch.cuda to replacements that describe the shown GPU."""
+    """Maps names of torch.cuda functions to replacements that describe the simulated GPU."""
     properties = SimpleNamespace(
         name=gpu.name,
         multi_processor_count=gpu.sm_count,

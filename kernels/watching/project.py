@@ -1,4 +1,4 @@
-"""Loads the code of checkouts. Only one checkout is active at a time, because commits have modules of equal names."""
+"""Loads the code of checkouts. Only one checkout is active at a time, because their modules have the same names."""
 
 import ast
 import collections
@@ -41,7 +41,7 @@ class Project:
 
 @dataclass
 class _State:
-    """A checkout's state while another checkout is active. `loaded` has the paths of its imported files."""
+    """A checkout's modules, import paths and sources, kept while another checkout is active."""
 
     launch: Any
     path: list[str]
@@ -56,7 +56,7 @@ _active: list[Project] = []
 
 
 def find_project(library: Path, arch: str | None) -> Project | None:
-    """Returns the checkout around a watch folder; None without [tool.tilewatch]. Raises BadProject if that is wrong."""
+    """Returns the checkout around a folder; None without [tool.tilewatch]. Raises BadProject for bad settings."""
     library = library.resolve()
     for folder in (library, *library.parents):
         settings = project_settings.read(folder)
@@ -102,13 +102,13 @@ def canonical_name(project: Project, path: str) -> str:
 
 
 def find_place(error: BaseException) -> str:
-    """Returns where in the checkout an error was raised, such as "src/ops.py, line 7", or "" if elsewhere."""
+    """Returns the innermost code line of the checkout in a traceback, such as "src/ops.py, line 7", or ""."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(f"{CANONICAL}/")]
     return f"{frames[-1].filename.removeprefix(f'{CANONICAL}/')}, line {frames[-1].lineno}" if frames else ""
 
 
 def compile_file(project: Project, path: str, content: bytes) -> Any:
-    """Returns a file's code. Its file name is equal in each checkout, because kernels' hashes depend on the name."""
+    """Compiles a file under a name that is the same in every checkout, because kernels' hashes depend on the name."""
     name = canonical_name(project, path)
     source = importlib.util.decode_source(content)
     _states[project].sources[name] = source
@@ -195,7 +195,7 @@ def remember_globals(project: Project) -> None:
 
 
 def restore_globals(project: Project) -> None:
-    """Restores the saved contents and empties caches. Otherwise host code would not search for a config again."""
+    """Restores the saved contents and empties functools caches, so that host code searches for a config again."""
     for container, content in _states[project].containers:
         # Not compared first: it may hold tensors, and comparing those does not give a bool.
         container.clear()

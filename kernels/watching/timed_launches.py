@@ -1,7 +1,7 @@
-"""Finds the configs among which host code chooses by its own timing.
+"""Finds the configs that host code compares by timing launches, without running a kernel.
 
-No kernel runs while host code is traced, so its own times would mean nothing. Instead, each timed region (the launches
-between two time stamps) is a candidate. Host code sees the shortest time for the chosen candidate."""
+Each timed region (the launches between two time stamps) is a candidate config. Host code reads invented times; the
+candidate that Tilewatch selects has the shortest time."""
 
 import contextlib
 import inspect
@@ -21,7 +21,7 @@ CHOSEN_MS, OTHER_MS = 0.5, 1.0
 
 
 class TracedEvent:
-    """Replaces a CUDA event. Counts the launches before it instead of measuring time."""
+    """Replaces a CUDA event. Stores the number of earlier launches instead of a time."""
 
     done = True
 
@@ -49,12 +49,12 @@ class TracedEvent:
         return True
 
     def elapsed_time(self, end: "TracedEvent") -> float:
-        """Returns the milliseconds that host code sees. The config to choose has the shortest time."""
+        """Returns an invented time in milliseconds, which is shortest for the config that host code shall choose."""
         return CHOSEN_MS if tracer.time_region(self.launches, end.launches, _is_chosen) else OTHER_MS
 
 
 def time_call(call: Callable[[], Any]) -> float:
-    """Calls a function once and returns the milliseconds that host code sees."""
+    """Calls a function once and returns an invented time in milliseconds."""
     start, end = TracedEvent(), TracedEvent()
     start.record()
     call()
@@ -105,7 +105,7 @@ REPLACED: Mapping[str, Mapping[str, Any]] = {
 
 @contextlib.contextmanager
 def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Replaces libraries' events and benchmark functions inside the context, also where `modules` imported them."""
+    """Replaces CUDA events and benchmark functions inside the context, in libraries and in the given modules."""
     with contextlib.ExitStack() as stack:
         found: dict[int, Any] = {}
         for name, replaced in REPLACED.items():
@@ -124,7 +124,7 @@ def events_traced(modules: Iterable[ModuleType]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """The launches of a timed region, without repetitions. `fields` are their arguments, hints and grids by name."""
+    """One repetition of the launches in a timed region. `fields` maps names to scalar arguments, hints and grids."""
 
     launches: tuple[TracedLaunch, ...]
     fields: Mapping[str, Any]
@@ -165,7 +165,7 @@ def _list_plain(launch: TracedLaunch) -> dict[str, Any]:
 
 
 def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, Any] | None) -> bool:
-    """Returns whether a timed region has a config's values; without a config, whether its kernels are new."""
+    """Returns whether a timed region uses `config`. Without a config, each kernel's first region is chosen."""
     found = _make_candidate(trace.launches[start:end])
     earlier = [_make_candidate(trace.launches[each[0] : each[1]]).kernels for each in trace.regions]
     if config is None:
@@ -176,7 +176,7 @@ def _is_chosen(trace: LaunchTrace, start: int, end: int, config: Mapping[str, An
 
 
 def settle(trace: LaunchTrace) -> None:
-    """Adds timed configs to a trace's searches, and removes warm-up launches from the trace."""
+    """Converts a trace's timed regions to searches for a config, and removes warm-up launches."""
     if not trace.regions:
         return
     groups: dict[tuple[Any, ...], list[_Candidate]] = {}
@@ -201,7 +201,7 @@ def settle(trace: LaunchTrace) -> None:
 
 
 def _list_differing(fields: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Returns the distinct combinations of the fields that vary. The grid counts only if nothing else varies."""
+    """Returns the distinct values of the fields that vary. Omits the grid if any other field varies."""
     names = [name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1]
     names = [name for name in names if not name.endswith("grid")] or names  # usually, the others determine it
     found = {repr(config): config for config in ({name: each.get(name) for name in names} for each in fields)}

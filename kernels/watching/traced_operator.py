@@ -67,7 +67,7 @@ class CompilableLaunch:
 
 
 def make_case(operator: WatchedOperator, problem: Problem, seed: int) -> Case:
-    """Returns an operator's case for a problem. Raises BadWatchFile if the case is invalid."""
+    """Returns the Case that a watch file's function makes for a problem. Raises BadWatchFile if the Case is invalid."""
     found = operator.make_case(ProblemInputs(problem, seed))
     if not isinstance(found, Case):
         raise BadWatchFile(f"{operator.place}: {operator.name} returns {type(found).__name__}; expected case(...)")
@@ -96,8 +96,8 @@ def run_config(
     *,
     execute: Execute | None = None,
 ) -> LaunchTrace:
-    """Returns the trace of host code with a config, or with the first config of each search if `config` is None.
-    Kernels run only if `execute` is given."""
+    """Traces one run of host code with a config. If `config` is None, each search finds its first config. Kernels run
+    only if `execute` is given."""
     restore_globals(project)
     with events_traced(module for _, module in own_modules(project)):
         if case.before is not None:
@@ -174,7 +174,7 @@ def find_first_config(case: Case, given: GivenConfigs | None) -> PlainConfig | N
 
 
 def describe_work(case: Case, arrays: Sequence[DeviceArray]) -> dict[str, Any]:
-    """Returns the "flops", "bytes" and "dtypes" of a case. "bytes" is 0 if the case does not state the bytes."""
+    """Returns a case's "flops", "bytes" and "dtypes". "bytes" is 0 if the watch file does not give `moves`."""
     # Not the bytes of the arrays: a launch may read only a part of an array, such as a part of a paged cache.
     return {"flops": case.flops, "bytes": case.moves or 0, "dtypes": sorted({each.dtype for each in arrays})}
 
@@ -240,7 +240,7 @@ class TracedOperator:
 
     @property
     def bytes_moved(self) -> int:
-        """Returns the bytes that the case states, or by default the size of all launched arrays."""
+        """Returns the bytes that the watch file gives as `moves`, or by default the size of all launched arrays."""
         if self.case.moves is not None:
             return int(self.case.moves)
         return sum(each.nbytes for each in self.arrays)
@@ -254,12 +254,12 @@ class TracedOperator:
         return tuple(to_launch(each) for each in self._run(config).launches)
 
     def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
-        """Returns the config that host code uses by itself; None if it searches. `launched` has launches per config."""
+        """Returns the host code's default config, or None. `launched` has each config's launches."""
         found = [[each.identity for each in launches] for launches in launched]
         return self.configs[found.index(self._shipped)] if self._shipped in found else None
 
     def list_wrong_results(self) -> tuple[str, ...]:
-        """Returns a sentence for each fault that can be found without a GPU. Finds nothing without PyTorch."""
+        """Returns messages about mistakes that show without a GPU; () if PyTorch is not installed."""
         if is_in_use("torch") or self.operator.unchecked:
             return ()
         activate(self.project)
@@ -282,14 +282,14 @@ class TracedOperator:
 
 
 def list_configs(first: LaunchTrace) -> tuple[PlainConfig, ...]:
-    """Returns the configs that host code searches, or only {} if it searches nothing."""
+    """Returns the configs that host code searches; ({},) if host code does not search."""
     if len(first.searches) == 1:
         return drop_repetitions(make_plain(each) for each in first.searches[0])
     return drop_repetitions(_vary_one_search(first))
 
 
 def _vary_one_search(trace: LaunchTrace) -> list[PlainConfig]:
-    """Returns the configs of several searches. Each config differs from the first in one search only."""
+    """Combines the configs of several searches, varying one search at a time from the first config."""
     named = [
         [{f"{number + 1}.{name}": value for name, value in make_plain(each).items()} for each in configs]
         for number, configs in enumerate(trace.searches)

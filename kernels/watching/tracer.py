@@ -1,4 +1,4 @@
-"""Records host code's calls of `ct.launch` and `exhaustive_search`. Outside of a trace, both raise an error."""
+"""Records host code's calls of `ct.launch` and `exhaustive_search`. Calls outside of a trace raise an error."""
 
 import contextlib
 import importlib.machinery
@@ -35,10 +35,10 @@ class TracedLaunch:
 
 @dataclass
 class LaunchTrace:
-    """The launches and searches of one run of host code, with the result of `run`.
+    """The launches and searches of one run of host code, and the result of the run.
 
-    `regions` are ranges of launches that host code timed, each with whether it looked fastest. `kept` are the positions
-    of the operator's own launches, or None for all. `missing` is the error for a value that host code needed."""
+    `regions` are timed ranges of launches: (start, end, is_fastest). `kept` are the indices of launches that are not
+    warm-ups, or None for all. `missing` is the error for the first unknown value that host code needed."""
 
     launches: list[TracedLaunch] = field(default_factory=list)
     searches: list[tuple[Any, ...]] = field(default_factory=list)
@@ -86,8 +86,7 @@ def trace_launches(
     execute: Execute | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> LaunchTrace:
-    """Returns the launches of a run of host code. Raises TracingError if no kernel is launched, or if unknown values
-    could decide a launch."""
+    """Traces a run of host code. Raises TracingError if nothing is launched or if a launch may depend on guesses."""
     finished: list[LaunchTrace] = []
     failed: Exception | None = None
     for guess in GUESSES:
@@ -131,7 +130,7 @@ def open_trace(
 
 
 def guess_value(missing: TracingError) -> int:
-    """Returns the number that host code gets for unknown values. Raises `missing` if the trace allows no guess."""
+    """Returns the number that host code gets for unknown values. Raises `missing` if guessing is not allowed."""
     if not _current or _current[-1].guess is None:
         raise missing
     here = _current[-1]
@@ -151,7 +150,7 @@ def _describe_stack() -> types.TracebackType | None:
 
 
 def find_part(config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """Returns the part of a config for one search. "2.tile_m" is the parameter tile_m of the search with number 1."""
+    """Returns the parameters of search `number` without their prefix. The parameters of search 1 begin with "2."."""
     start = f"{number + 1}."
     parts = {name.removeprefix(start): value for name, value in config.items() if name.startswith(start)}
     return parts or config
@@ -163,7 +162,7 @@ def count_launches() -> int:
 
 
 def time_region(start: int, end: int, is_chosen: Callable[..., bool]) -> bool:
-    """Notes that host code timed a range of launches. Returns whether the range counts as the fastest."""
+    """Stores a timed range of launches. Returns whether host code shall see this range as the fastest."""
     if not _current or start == end:
         return False
     trace = _current[-1].trace
@@ -232,7 +231,7 @@ def _launch(
 
 
 def _take_argument(argument: Any) -> Any:
-    """Returns a launch's argument for the trace, after noting that a kernel may write to it."""
+    """Returns a launch's argument for the trace. Marks the values of arrays as unknown, as a kernel may change them."""
     if type(argument) in (list, tuple):
         return type(argument)(map(_take_argument, argument))
     return argument.give_to_kernel() if hasattr(argument, "give_to_kernel") else argument
@@ -311,7 +310,7 @@ def list_fields(config: Any) -> Mapping[str, Any]:
 
 
 def list_arrays(launches: Sequence[TracedLaunch]) -> tuple[Any, ...]:
-    """Returns the arrays that launches get, each once, including arrays inside lists."""
+    """Returns the distinct arrays among the arguments of launches, including arrays inside lists."""
     return tuple({id(each): each for launch in launches for each in _list_arrays_in(launch.args)}.values())
 
 

@@ -1,4 +1,4 @@
-"""The package `tilewatch`. Its folders are links, so that imports also work from a checkout."""
+"""The package `tilewatch`. Its subpackages are symbolic links, so that imports also work from a checkout."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ def find_release() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Returns `case`, `watch` or `watch_definitions`, which only watch files need."""
+    """Imports `case`, `watch` or `watch_definitions` on first use."""
     if name in ("case", "watch"):
         from tilewatch.kernels.watching import declare
 

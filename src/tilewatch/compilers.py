@@ -1,4 +1,4 @@
-"""Writes and reads compiler changes. A compiler is a text such as "cuda-tile 1.7.0 limit 15s"."""
+"""Writes and reads compiler changes, such as "cuda-tile 1.7.0 limit 15s -> cuda-tile 1.8.0 limit 15s"."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -19,12 +19,12 @@ class CompilerChange:
 
     @property
     def cause(self) -> str:
-        """Returns the change as a regression's cause. Databases contain this text, so its form must not change."""
+        """Returns the text that databases store as a regression's cause. Its form must not change."""
         return f"{CAUSE}{self}"
 
     @classmethod
     def read(cls, cause: str) -> Self | None:
-        """Returns the change that a regression's cause describes; None if the cause is something else."""
+        """Parses a regression's cause. Returns None if the cause is not a compiler change."""
         before, arrow, after = cause.removeprefix(CAUSE).partition(ARROW)
         return cls(before, after) if cause.startswith(CAUSE) and arrow else None
 
@@ -35,12 +35,12 @@ class CompilerChange:
 
     @property
     def versions_before(self) -> dict[str, str]:
-        """Returns the versions of the packages in NAMED before the change."""
+        """Maps the packages in NAMED to their versions before the change."""
         return _read_versions(self.before)
 
     @property
     def toolchain_before(self) -> str | None:
-        """Returns a name for the toolchain before the change; None if no package in NAMED changed."""
+        """Returns the name of the toolchain before the change; None if the packages in NAMED did not change."""
         before, after = self.versions_before, _read_versions(self.after)
         changed = [package for package in NAMED if package in before and before[package] != after.get(package)]
         return name_toolchain(changed[-1], before[changed[-1]]) if changed else None

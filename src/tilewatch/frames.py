@@ -34,7 +34,7 @@ MOST_VERDICTS = 100_000
 
 
 def open(url: str | None = None) -> "Database":
-    """Opens the database of `url`, else of TILEWATCH_DATABASE_URL, else of the `tilewatch up` on this machine. Raises
+    """Opens the database at `url`. The default is TILEWATCH_DATABASE_URL, then the database of `tilewatch up`. Raises
     NotRunning if there is no database."""
     found = url or os.environ.get("TILEWATCH_DATABASE_URL") or Settings().connection().database_url
     require_database(found)
@@ -102,7 +102,7 @@ class Database:
 
 
 def _wanted(kernel: str | None, problem: str | None, gpu_model: str | None, repository: str | None) -> dict[str, str]:
-    """Returns the filters that are not None, by column."""
+    """Maps column names to filters, without the filters that are None."""
     given = {"kernel": kernel, "problem": problem, "gpu_model": gpu_model, "repository": repository}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -18,7 +18,7 @@ IN_BLOCKS = {"GIT_FLUSH": "0"}
 
 
 def make_environment(repository: Path | None = None) -> dict[str, str]:
-    """Returns git's environment without variables from hooks. With `repository`, git looks in no folder above it."""
+    """Returns environment variables for git, without those that hooks set. Git does not search above `repository`."""
     kept = {name: each for name, each in os.environ.items() if not name.startswith("GIT_") or OF_A_PERSON.match(name)}
     own = {} if repository is None else {"GIT_CEILING_DIRECTORIES": str(repository.resolve().parent)}
     return {**kept, **AS_STORED, **IN_BLOCKS, **own}

@@ -9,7 +9,7 @@ Row = TypeVar("Row")
 
 
 def group_by(rows: Iterable[Row], key: Callable[[Row], Key]) -> defaultdict[Key, list[Row]]:
-    """Maps each key to its rows, in their order."""
+    """Maps each key to a list of its rows, in the order of `rows`."""
     groups: defaultdict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)

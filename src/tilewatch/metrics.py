@@ -1,4 +1,4 @@
-"""Names the metrics of launches. Each metric except "time" has series of its own, such as "softmax span"."""
+"""Defines the metrics time, span and graph. The series of span and graph have names such as "softmax span"."""
 
 from typing import Literal, get_args
 

@@ -1,4 +1,4 @@
-"""Decides whether a night's sweeps are missing or late, for the workers' alarms and for the dashboard."""
+"""Finds missing and late nightlies (the sweeps of each night), for alarms and the dashboard."""
 
 import datetime as dt
 from typing import Annotated, Self
@@ -23,7 +23,7 @@ class BadSettings(ExpectedError, ValueError):
 
 
 def _require_hour(at: object) -> object:
-    """Returns an hour unchanged. Raises ValueError for a number, because pydantic takes 3 for 00:00:03."""
+    """Returns an hour unchanged. Raises ValueError for a number, which pydantic would read as seconds."""
     if not isinstance(at, dt.time) and ":" not in str(at):
         raise ValueError("expected an hour such as 03:00")
     return at
@@ -57,24 +57,24 @@ class NightlyTimes(BaseSettings):
 
 
 def due_night(now: dt.datetime, times: NightlyTimes, patience: dt.timedelta = SUBMIT_PATIENCE) -> dt.date:
-    """Returns the newest night whose nightly should have been submitted at least `patience` ago."""
+    """Returns the date of the newest nightly whose start time was at least `patience` ago."""
     then = now - patience
     return then.date() if then.time() >= times.nightly_at else then.date() - dt.timedelta(days=1)
 
 
 def missing_night(last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> dt.date | None:
-    """Returns the newest night if its nightly is missing, else None. `last` is the night of the last nightly."""
+    """Returns the date of a missing nightly, or None. `last` is the date of the last submitted nightly."""
     due = due_night(now, times, MISSING_AFTER)
     return due if last is not None and last < due else None
 
 
 def is_late(state: str, requested_at: dt.datetime, now: dt.datetime, times: NightlyTimes) -> bool:
-    """Returns whether a nightly is over its time limit and has not ended well."""
+    """Returns whether a nightly has exceeded its time limit without ending successfully."""
     return state not in ENDED_WELL and now - requested_at > dt.timedelta(hours=times.nightly_limit_h)
 
 
 def _sentences(error: ValidationError) -> list[str]:
-    """Returns a clause for each wrong variable, without the values of URLs, tokens and secrets."""
+    """Returns an error message for each wrong variable, without the values of URLs, tokens and secrets."""
     clauses = []
     for problem in error.errors():
         if problem["type"] == "default_factory_not_called":  # a consequence of another field's error

@@ -65,7 +65,7 @@ def start(
     death_signal: signal.Signals = signal.SIGKILL,
     inherited_files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a process that logs to `log`. It gets `death_signal` when the thread that called this function ends."""
+    """Starts a process that logs to `log`. The process gets `death_signal` when the calling thread ends."""
     return subprocess.Popen(
         # In this order: a process that changes its user loses its death signal (prctl(2)).
         [*user_command, "setpriv", f"--pdeathsig={death_signal.name.removeprefix('SIG')}", "--", *command],
@@ -80,7 +80,7 @@ def start(
 
 
 def python_path(*first: Path | str) -> str:
-    """Returns PYTHONPATH for a child process: these folders before this process's own."""
+    """Returns PYTHONPATH for a child process: these folders, then the current PYTHONPATH."""
     return os.pathsep.join(filter(None, (*map(str, first), os.environ.get("PYTHONPATH", ""))))
 
 
@@ -118,7 +118,7 @@ def give_way() -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of descendants whose own parent ends. Then `list_descendants` finds them."""
+    """Makes this process adopt descendants whose parent ends, so that `list_descendants` finds them."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -145,7 +145,7 @@ def kill_descendants(process_id: int) -> None:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kills adopted children and their descendants. `own` are this process's own children, which stay."""
+    """Kills the children of this process that are not in `own`, and their descendants."""
     while orphans := [each for each in list_children(os.getpid()) if each not in own]:
         for each in orphans:
             _signal(each, signal.SIGSTOP)
@@ -205,7 +205,7 @@ def signal_group(process: Process, kind: signal.Signals) -> None:
 
 
 def last_words(process: Process, log: Path | IO[bytes]) -> str:
-    """Waits for a process. Returns how it ended with its last log line, as in "exit code 1: no space left"."""
+    """Waits for a process. Returns its exit code and last log line, as in "exit code 1: no space left"."""
     code = process.wait()
     end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     with log.open("rb") if isinstance(log, Path) else contextlib.nullcontext(log) as file:

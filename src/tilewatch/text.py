@@ -70,7 +70,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def write_uncounted(examples: int, recorded: int) -> str:
-    """Returns a sentence on changes that pages do not count; "" if there are none."""
+    """Returns a sentence that says how many changes pages leave out; "" if no change is left out."""
     parts = [count_text(examples, "planted example")] if examples else []
     parts += [f"{count_text(recorded, 'change')} that came with recordings"] if recorded else []
     return f"Not counted: {' and '.join(parts)}." if parts else ""
@@ -90,7 +90,7 @@ def write_change(change: float) -> str:
 
 
 def name_version(baseline: str, version: str) -> str:
-    """Returns a baseline's name with a version, such as "deepgemm 0.2.5". The version is DeepGEMM's, else PyTorch's."""
+    """Returns a baseline's name with the version of DeepGEMM or PyTorch, such as "deepgemm 0.2.5"."""
     return f"{baseline} {version}" if baseline.startswith("deepgemm") else f"{baseline} torch {version}"
 
 

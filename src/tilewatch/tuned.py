@@ -51,7 +51,7 @@ class Choice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The fastest config of a measured problem. `carried_regret` is its regret when a near problem uses it."""
+    """The fastest config of a measured problem. `carried_regret` is the slowdown with the nearest problem's config."""
 
     problem: str
     config: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Rows whose problems have equal words, sorted by their sizes. All sizes are logarithms to base 2."""
+    """Problems whose names differ only in their sizes, with their configs. Sizes are logarithms to base 2, sorted."""
 
     firsts: list[float]
     sizes: list[tuple[float, ...]]
@@ -67,7 +67,7 @@ class _Group(NamedTuple):
 
 
 class Table:
-    """The fastest configs of one kernel on one GPU model, by problem. Without rows, it always returns the fallback."""
+    """The fastest configs of one kernel on one GPU model, by problem. A table without rows only gives the fallback."""
 
     def __init__(
         self, rows: Iterable[Row], fallback: Mapping[str, Any], most_doublings: float = MOST_DOUBLINGS
@@ -170,7 +170,7 @@ def _choose_table(
 
 
 def _list_gpus(table: Mapping[str, Any]) -> list[str]:
-    """Returns the driver's names for the table's GPU model."""
+    """Returns the GPU names for which a table is valid, as the driver reports them."""
     return list(table.get("gpus") or [table["gpu"]])  # "gpu": files from before December 2026
 
 

@@ -35,7 +35,7 @@ class Unsigned(ExpectedError):
 
 @dataclass(frozen=True)
 class WantedCheck:
-    """A request to compare `head` with the commit at which it left `base`. Requests with equal `key` get one check."""
+    """A request to compare `head` with the merge base of `base` and `head`. Requests with equal keys share a check."""
 
     base: str
     head: str
@@ -136,7 +136,7 @@ def _compare_with_target(event: Any, request: Any, head: str, of: str, key: str 
 
 
 def _is_update_to_compare(event: Any) -> bool:
-    """Returns whether an update of a merge request brought new commits or another target, or made a draft ready."""
+    """Returns whether a merge request got new commits or another target branch, or is no longer a draft."""
     # GitLab does not name every change. A new target branch only showed as a merge status that became "unchecked" again
     # (2020-12-08), and a draft that became ready only showed as a new title (2023-07-02).
     request, changes = event["object_attributes"], event.get("changes") or {}
@@ -148,7 +148,7 @@ def _is_update_to_compare(event: Any) -> bool:
 
 
 def _pipeline(event: Any) -> WantedCheck | Nothing:
-    """Returns the check that the start of a merge request's pipeline asks for."""
+    """Returns the check to run when a merge request's pipeline starts, or Nothing with the reason for no check."""
     # For a merge train, GitLab sends the commits in this event only, and does not say that there is a merge train.
     pipeline, request = event["object_attributes"], event.get("merge_request")
     of = f"pipeline {int(pipeline['id'])}"
@@ -162,7 +162,7 @@ def _pipeline(event: Any) -> WantedCheck | Nothing:
 
 
 def _merge_group(event: Any) -> WantedCheck | Nothing:
-    """Returns the check that a merge queue asks for. A fork is allowed, because a person with rights queued it."""
+    """Returns the check for a merge queue, or Nothing. Forks are allowed, as only trusted people can queue them."""
     group = event["merge_group"]
     of = f"merge queue for {str(group['base_ref']).removeprefix('refs/heads/')}"
     if event["action"] != "checks_requested":

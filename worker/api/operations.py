@@ -34,7 +34,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """The first argument of an operation that acts: the settings, and the holder of the caller's token."""
+    """The first argument of an operation that changes something: the settings, and the holder of the caller's token."""
 
     settings: Settings
     holder: Holder
@@ -61,7 +61,7 @@ def submit_check(
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation that programs can call. Its function first gets a session if it reads, or an Act if it acts."""
+    """An operation that programs can call. `function` first gets a Session to read, or an Act to change something."""
 
     path: str
     function: Callable[..., Any]
@@ -70,7 +70,7 @@ class Operation:
 
     @property
     def status(self) -> HTTPStatus:
-        """Returns the HTTP status of a successful call: OK for reading, ACCEPTED for an act, which is done later."""
+        """Returns the HTTP status of a successful call: OK for a read, or ACCEPTED for a change that is made later."""
         return HTTPStatus.OK if self.method == "GET" else HTTPStatus.ACCEPTED
 
     @property

@@ -42,11 +42,10 @@ class SweepResults:
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """The data behind the verdict on a run. `run_before` is the id of the run to compare it with; null for the first
-    run.
+    """The data behind the verdict on a run. `run_before` is the run that this run is compared with, null for the first.
 
-    `suspicion` is null if the run raised no suspicion. `replays` are timings of two compiled kernels side by side on
-    one GPU."""
+    `suspicion` is null if no change was suspected. `replays` are timings of two compiled kernels side by side on one
+    GPU."""
 
     run: RunRow
     run_before: int | None
@@ -65,7 +64,7 @@ class RegressionRecord:
 
 
 def list_repositories(opened: Session) -> list[str]:
-    """List the repositories that have results: the watched one first, then those whose results come from recordings."""
+    """List the repositories that have results: watched repositories first, then repositories known from recordings."""
     return series.list_repositories(opened)
 
 
@@ -124,7 +123,7 @@ def list_verdicts(
 def read_detectable_change(
     opened: Session, repository: Repository, kernel: Kernel, problem: Problem, gpu_model: GpuModel
 ) -> DetectableChange:
-    """Read the minimum detectable change of a series: the smallest relative change that one night would show."""
+    """Read the minimum detectable change of a series: the smallest relative change that one night can show."""
     found = verdicts.find_detectable_change(opened, repository, kernel, problem, gpu_model)
     if found is None:
         raise NotThere(f"no verdict of {kernel} {problem} on {gpu_model} knows its noise yet")
@@ -151,7 +150,7 @@ def list_regressions(opened: Session, limit: Limit = 100) -> list[RegressionRow]
 
 
 def read_regression(opened: Session, regression_id: Id) -> RegressionRecord:
-    """Read one confirmed change with the series that it hit and its history."""
+    """Read one confirmed change, the series that it changed, and its history."""
     row = regressions.find_regression(opened, regression_id)
     if row is None:
         raise NotThere(f"there is no regression {regression_id}")

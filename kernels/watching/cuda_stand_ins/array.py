@@ -1,6 +1,6 @@
-"""Defines arrays like CuPy's for machines without a GPU. Large arrays fit: most of their memory is never touched.
+"""Defines arrays like CuPy's for machines without a GPU. Untouched memory takes no space.
 
-An array's values are known if host code stated them and no kernel got the array in this run."""
+The values of an array are known only if host code wrote them and no kernel got the array in the current run."""
 
 import mmap
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 
 class NoValues(TracingError):
-    """Raised if host code needs the unknown values of an array."""
+    """Raised if host code needs the values of an array, but the values are unknown."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -79,19 +79,19 @@ class ndarray:
         return {**self.view_.__array_interface__, "strides": self.strides, "version": 3, "stream": 1}
 
     def give_to_kernel(self) -> "ndarray":
-        """Marks the array's values as unknown for this run, because a kernel may write to it."""
+        """Returns the array after marking its values as unknown for this run, because a kernel may change them."""
         self.memory.given_in_run = find_run()
         return self
 
     def read(self, what: str) -> np.ndarray:
-        """Returns the values, or guesses if they are unknown. Raises NoValues if guesses are not allowed."""
+        """Returns the values, guessed if they are unknown. Raises NoValues if guessing is not allowed."""
         if not self.has_values:
             return np.broadcast_to(np.array(guess_value(NoValues(what))).astype(self.dtype), self.shape)
         values: np.ndarray = self.view_
         return values
 
     def get(self, *_: Any, out: Any = None, **__: Any) -> np.ndarray:
-        """Returns the values as a NumPy array. A large array of guesses is read-only."""
+        """Returns the values as a NumPy array. A large array of guessed values is read-only."""
         values = self.read("get")
         if out is not None:
             out[...] = values
@@ -159,7 +159,7 @@ def new(shape: Any, dtype: Any = float, order: str = "C", fill: Any = None) -> n
 
 
 def keep(values: np.ndarray, *, known: bool) -> ndarray:
-    """Returns a new array with the shape and type of a NumPy array. Copies known values if they are few."""
+    """Returns a new array with the shape and type of a NumPy array. Copies the values if they are known and few."""
     made = new(values.shape, values.dtype, order="C" if values.flags.c_contiguous else "F", fill=0 if known else None)
     if made.memory.known:
         made.view_[...] = values
@@ -167,7 +167,7 @@ def keep(values: np.ndarray, *, known: bool) -> ndarray:
 
 
 def _read_index(index: Any) -> Any:
-    """Returns an index in which NumPy arrays replace arrays of the stand-in."""
+    """Returns an index with NumPy arrays in place of this module's arrays."""
     if isinstance(index, tuple):
         return tuple(map(_read_index, index))
     return index.read("as an index") if isinstance(index, ndarray) else index

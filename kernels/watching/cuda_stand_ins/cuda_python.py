@@ -74,7 +74,7 @@ def _allocate(nbytes: int, *_: Any) -> tuple[_Result, int]:
 
 
 def _copy(to: Any, _: Any, nbytes: int, *__: Any) -> tuple[_Result]:
-    """Fills host memory with guesses, because allocations have no values. Other copies do nothing."""
+    """Replaces a memory copy. Host memory is filled with a guessed value, and GPU memory is left unchanged."""
     place = int(to) if isinstance(to, int | np.integer) else None
     if place is None or not any(0 <= place - each.data.ptr < each.size for each in _allocated):
         memory: Any = to if place is None else (ctypes.c_uint8 * nbytes).from_address(place)

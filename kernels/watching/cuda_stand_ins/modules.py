@@ -48,7 +48,7 @@ _run_number = [0]
 
 
 def begin_run() -> None:
-    """Begins a run of host code. No kernel of this run has written to an array yet."""
+    """Starts a new run of host code, in which no kernel has written to an array yet."""
     _run_number[0] += 1
 
 
@@ -58,7 +58,7 @@ def find_run() -> int:
 
 
 class NoStandIn(TracingError, AttributeError):
-    """Raised if a stand-in lacks a name. `hasattr` then returns False."""
+    """Raised if host code uses a name that a stand-in lacks. `hasattr` returns False for that name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"without a GPU, Tilewatch's stand-in for {name.partition('.')[0]} has no {name}")

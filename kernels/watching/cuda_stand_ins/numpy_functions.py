@@ -63,7 +63,7 @@ def _list_arrays(value: Any) -> list[ndarray]:
 
 
 def _wrap(made: Any, given: Sequence[ndarray], *, known: bool) -> Any:
-    """Returns NumPy's result as arrays of the stand-in. A view shares the memory of its array."""
+    """Returns a NumPy result with its arrays converted to `ndarray`. Views share memory with the arrays in `given`."""
     if isinstance(made, list | tuple):
         return type(made)(_wrap(each, given, known=known) for each in made)
     if not isinstance(made, np.ndarray | np.generic):
@@ -83,7 +83,7 @@ def _reshape(array: ndarray, *shape: Any, order: str = "C") -> Any:
 
 
 def _call_shrunk(name: str, args: Any, named: Any) -> Any:
-    """Returns an array with the shape and type of NumPy's result. NumPy only gets small arrays."""
+    """Returns a new array with the shape and type of NumPy's result, which is computed on small arrays."""
     sizes = sorted({size for each in _list_arrays((args, tuple(named.values()))) for size in each.shape if size > 1})
     small = dict(zip(sizes, SMALL_SIZES, strict=False))
     large = {value: size for size, value in small.items()} | {1: 1}
@@ -121,7 +121,7 @@ def _concatenate(arrays: Sequence[ndarray], axis: int = 0) -> Any:
 
 
 def array(values: Any, dtype: Any = None, copy: bool = True, order: str = "K") -> ndarray:
-    """Returns an array with these values. Another library's array only gives its layout and type."""
+    """Returns an array with these values. From another library's array, only the shape, strides and type are kept."""
     if is_array(values) and not isinstance(values, ndarray | np.ndarray):
         described = describe_array(values)
         kind = np.dtype(described.dtype)

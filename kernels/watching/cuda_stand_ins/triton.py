@@ -46,7 +46,7 @@ class _Report:
         self.benchmarks = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
 
     def run(self, **_: Any) -> None:
-        """Calls the function once per line of the plot. Ignores errors, because the lines are alternatives."""
+        """Calls the function once per line of the plot, and ignores errors."""
         for benchmark in self.benchmarks:
             for case in benchmark.list_cases():
                 with contextlib.suppress(Exception):

@@ -32,7 +32,7 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def promote(*operands: Any, least: int = 0) -> DType:
-    """Returns the type of a result by PyTorch's rules for mixed types. `least` is its lowest `DType.category`."""
+    """Returns the type of a result by PyTorch's promotion rules. `least` is the lowest allowed `DType.category`."""
     types = [each.dtype for each in operands if isinstance(each, Tensor) and each.shape]
     types = types or [each.dtype for each in operands if isinstance(each, Tensor)]
     plain = [_category(each) for each in operands if isinstance(each, Tensor | int | float)]

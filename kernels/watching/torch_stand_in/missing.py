@@ -16,7 +16,7 @@ class NeedsTorch(TracingError):
 
 
 class Missing(NeedsTorch, AttributeError):
-    """Raised if the stand-in lacks a name of PyTorch. `hasattr` then returns False."""
+    """Raised if host code uses a name of PyTorch that the stand-in lacks. `hasattr` returns False for that name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(

@@ -102,7 +102,7 @@ class Tensor:
         self._offset = offset
 
     def like(self, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int | None = None) -> "Tensor":
-        """Returns a tensor of another shape. It is a view of this tensor if `strides` is given."""
+        """Returns a tensor of another shape; a view of this tensor if `strides` is given."""
         place = 0 if strides is None else self._offset if offset is None else offset
         made = Tensor(shape, self.dtype, strides, place, self.device)
         if strides is not None and self.grad_fn is not None:

@@ -30,7 +30,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism whose rule holds. `most` is the largest ratio of times that it can explain, or None if unknown."""
+    """A likely reason why a kernel's speed changed. `most` is the largest ratio of times that it explains, if known."""
 
     kind: str
     name: str
@@ -53,8 +53,8 @@ def find_mechanisms(
     arch: str,
     ratio: float | None = None,
 ) -> tuple[Mechanism, ...]:
-    """Returns the mechanisms whose rules hold, the main mechanism first. `is_slower` says whether `head` is slower than
-    `base`. `ratio` is the slower version's time divided by the faster version's time."""
+    """Returns the likely reasons why `head` is slower or faster than `base`, the main reason first. `ratio` is the
+    slower version's time divided by the faster version's time."""
     fast, slow = (base, head) if is_slower else (head, base)
     turned = tuple(each if is_slower else Moved(each.kind, each.in_loop, each.head, each.base) for each in moved)
     pair = Pair(fast, slow, turned, read_sizes(problem), arch)

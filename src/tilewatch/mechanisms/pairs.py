@@ -1,4 +1,4 @@
-"""Holds the facts about two versions of a kernel that the rules compare."""
+"""Defines the facts that the rules compare to explain a change of a kernel's speed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class WinnerFacts:
 
 @dataclass(frozen=True)
 class Moved:
-    """The numbers of differing instructions in two versions. kernels/code_diff/sass.py lists their kinds."""
+    """The number of changed instructions of one kind in each of two versions, `base` and `head`."""
 
     kind: str
     in_loop: bool
@@ -61,7 +61,7 @@ class Pair:
 
 
 def read_swizzled(checklist: Iterable[Mapping[str, str]] | None) -> bool | None:
-    """Returns whether the checklist found a swizzle in the source; None if it does not say."""
+    """Returns whether a kernel's source swizzles tiles, by its checklist; None if the checklist does not say."""
     answers = [each.get("answer", "") for each in checklist or () if each.get("item") == "2-D swizzle"]
     return {"yes": True, "no": False}.get(answers[0]) if answers else None
 

@@ -73,7 +73,7 @@ def _spills(pair: Pair) -> list[Number]:
 
 
 def _quantisation(pair: Pair) -> list[Number]:
-    """Returns the work including padding if the slower version does clearly more work; else []."""
+    """Returns the numbers that show clearly more work, padding included, in the slower version; else []."""
     counted = read_counters(pair, "tensor_operations", "Tensor Core operations")
     if counted and counted.base and counted.head:
         return [counted] if counted.head >= LESS_WORK * counted.base else []
@@ -112,7 +112,7 @@ def _l2(pair: Pair) -> list[Number]:
 
 
 def _swizzle(pair: Pair) -> list[Number]:
-    """Returns one Number if the thread blocks of the slower version share fewer tiles; else []."""
+    """Returns the numbers that show less sharing of tiles between thread blocks in the slower version; else []."""
     if pair.fast.is_swizzled and pair.slow.is_swizzled is False:
         return [Number("2-D swizzle (1: yes)", 1, 0)]
     together = [count_read_together(each.params, pair.sizes) for each in (pair.fast, pair.slow)]

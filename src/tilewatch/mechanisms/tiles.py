@@ -1,4 +1,4 @@
-"""Reads from a config how a kernel cuts its problem into tiles, for any of the usual parameter names."""
+"""Reads tile sizes from a config and computes how tiles cover a problem."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def read_size(value: object) -> int | None:
 
 
 def count_loaded(params: Mapping[str, int]) -> float | None:
-    """Returns how many elements of A and B a tile loads per multiplication; None if a tile side is missing."""
+    """Returns how many elements of A and B a tile loads per multiplication; None if a tile size is missing."""
     m, n, k = (_find_side(params, axis) for axis in ("m", "n", "k"))
     return None if m is None or n is None or k is None else 1 / m + 1 / n
 
@@ -45,7 +45,7 @@ def count_read_together(params: Mapping[str, int], sizes: tuple[int, ...]) -> fl
 
 
 def find_padded_share(params: Mapping[str, int], sizes: tuple[int, ...]) -> float | None:
-    """Returns the work of whole tiles divided by the problem's work; None if unknown. 1.25 means 20 % padding."""
+    """Returns the work of whole tiles divided by the problem's work; None if unknown. 1.25 means 25 % extra work."""
     axes = {2: ("rows", "columns"), 3: ("m", "n", "k")}.get(len(sizes), ())
     sides = [_find_side(params, axis) for axis in axes]
     if not any(sides) or 0 in sizes or (len(sizes) == 3 and None in sides):
