@@ -1,5 +1,4 @@
-"""Orders commits by their place on the branch, where a commit comes after all its ancestors. If a query wants the
-newest commit, commits that left the branch count as the oldest."""
+"""Builds SQL terms that sort commits and runs. Every commit has a higher position than its ancestors."""
 
 from typing import Any
 
@@ -19,7 +18,7 @@ def oldest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
 
 
 def newest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the terms that sort commits, the newest first. Commits that left the branch come last."""
+    """Returns the terms that sort commits, the newest first. Commits that are no longer on the branch come last."""
     return (commit.left_branch_at.is_(None).desc(), commit.position.desc(), commit.id.desc())
 
 
@@ -29,7 +28,7 @@ def last_added_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]
 
 
 def latest_first(commit: Commits = Commit) -> tuple[ColumnElement[Any], ...]:
-    """Returns the terms that sort commits by position, the highest first, even if they left the branch."""
+    """Returns the terms that sort all commits, on the branch or not, by position, the highest first."""
     return (commit.position.desc(), commit.id.desc())
 
 
@@ -39,22 +38,22 @@ def latest_columns(commit: Commits = Commit) -> tuple[Any, ...]:
 
 
 def place_of(commit: Commits = Commit) -> Tuple:
-    """Returns the columns that order commits. The smaller tuple is the earlier commit."""
+    """Returns the SQL tuple (position, id), which is smaller for an earlier commit."""
     return tuple_(commit.position, commit.id)
 
 
 def place_of_night(commit: Commits, submission_id: Any, run_id: Any) -> Tuple:
-    """Returns the columns that order runs by commit, then by request. The smaller tuple is the earlier run."""
+    """Returns an SQL tuple of commit, submission and run, which is smaller for an earlier run."""
     return tuple_(commit.position, commit.id, submission_id, run_id)
 
 
 def latest_night_first(submission_id: Any, run_id: Any) -> tuple[ColumnElement[Any], ...]:
-    """Returns the terms that sort runs by commit, then by request, the last run first."""
+    """Returns the terms that sort runs by commit, submission and run, the last run first."""
     return (*latest_first(), submission_id.desc(), run_id.desc())
 
 
 def nearness_of(commit: Commits, run_id: Any) -> Tuple:
-    """Returns the columns that order runs by commit. The larger tuple is nearer to the branch's tip."""
+    """Returns an SQL tuple that is larger for newer runs. Commits that are no longer on the branch count as oldest."""
     return tuple_(commit.left_branch_at.is_(None), commit.position, commit.id, run_id)
 
 

@@ -1,4 +1,4 @@
-"""Writes facts to the database: submissions, compilations, measurements and verdicts.
+"""Writes submissions, compilations, measurements and verdicts to the database.
 
 Writing a row twice changes nothing, unless a docstring says otherwise. The caller opens the session and commits. Bulk
 writes sort their rows, because two workers could otherwise deadlock. A `row` maps names of columns to values.
@@ -79,7 +79,7 @@ MEASURED = ("timed", "wrong", "launch_error", "crashed", "hung")
 
 @dataclass(frozen=True)
 class NewVerdict:
-    """A new row of `verdicts`. The change lies after `good_commit_id`, up to and including `bad_commit_id`."""
+    """A verdict on a run. A change, if any, happened after `good_commit_id` and no later than `bad_commit_id`."""
 
     run_id: int
     verdict: str
@@ -96,7 +96,7 @@ class NewVerdict:
 
 
 def add_gpu_model(session: Session, *, corrects: bool = True, **row: Any) -> None:
-    """Adds a GPU model or updates the stored model. Without `corrects`, fills only unknown peak rates."""
+    """Adds or updates a GPU model. If `corrects` is False, only missing peak rates are updated."""
     new = insert(GpuModel).values(**row)
     first, second = (new.excluded, GpuModel) if corrects else (GpuModel, new.excluded)
     session.execute(
@@ -113,7 +113,7 @@ def add_gpu_model(session: Session, *, corrects: bool = True, **row: Any) -> Non
 
 
 def add_commit(session: Session, *, corrects: bool = True, **row: Any) -> int:
-    """Adds or updates a commit and returns its id. Without `corrects`, the stored position stays."""
+    """Adds or updates a commit and returns its id. If `corrects` is False, the stored position is kept."""
     new = insert(Commit).values(**row)
     corrected = new.on_conflict_do_update(
         index_elements=[Commit.repository, Commit.sha],
@@ -141,12 +141,12 @@ def add_submission(session: Session, **row: Any) -> tuple[int, bool]:
 
 
 def add_sweep(session: Session, **row: Any) -> int:
-    """Adds a sweep if its submission lacks it. Returns the sweep's id."""
+    """Adds a sweep if its kernel and problem are new in the submission. Returns the sweep's id."""
     return add_sweeps(session, [row])[0]
 
 
 def add_sweeps(session: Session, rows: Sequence[Row]) -> list[int]:
-    """Adds the sweeps that their submissions lack. Returns the ids of all sweeps, in the order of the rows."""
+    """Adds the sweeps that are new in their submissions. Returns the ids of all sweeps, in the order of `rows`."""
     of_model = [{**row, "space": dict(row["space"]), "parts_of": dict(row.get("parts_of") or {})} for row in rows]
     return find_or_add_all(session, Sweep, ("submission_id", "kernel", "problem"), of_model)
 
@@ -170,7 +170,7 @@ def add_configs(session: Session, params: Sequence[Mapping[str, int]]) -> dict[s
 
 
 def add_trials(session: Session, planned: Mapping[int, Sequence[tuple[int, str]]]) -> None:
-    """Adds a waiting trial for each (config_id, code_key), given by the ids of their sweeps."""
+    """Adds waiting trials. `planned` maps the id of a sweep to pairs (config_id, code_key)."""
     rows = [
         {"sweep_id": sweep_id, "config_id": config_id, "code_key": code_key}
         for sweep_id in sorted(planned)
@@ -181,7 +181,7 @@ def add_trials(session: Session, planned: Mapping[int, Sequence[tuple[int, str]]
 
 
 def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: float) -> None:
-    """Adds a run's winner to the trials of a sweep that lacks it, with the time `median_us`."""
+    """Copies the trial of a run's winner to the sweep `sweep_id`, unless this sweep has a trial of the config."""
     columns = ("config_id", "compilation_id", "status", "error")
     found = (
         select(literal(sweep_id), literal(median_us), *(getattr(Trial, name) for name in columns))
@@ -193,7 +193,7 @@ def add_winner(session: Session, sweep_id: int, winner: Measurement, median_us: 
 
 
 def add_compilations(session: Session, rows: Sequence[Row]) -> None:
-    """Stores compilations; a row has every column but id and created_at. Replaces only worse outcomes."""
+    """Stores compilations with every column but id and created_at. A better outcome replaces a stored outcome."""
     if not rows:
         return
     new = insert(Compilation)
@@ -219,7 +219,7 @@ def attach_compilations(
     sweep_ids: Collection[int] | None = None,
     code_keys: Collection[str] | None = None,
 ) -> int:
-    """Gives waiting trials the stored compilation of their code. Returns how many trials got one."""
+    """Links waiting trials to the stored compilations of their code. Returns the number of linked trials."""
     if (submission_id is None) == (sweep_ids is None):
         raise TypeError("attach_compilations needs a submission_id or sweep_ids, and not both")
     wanted = Sweep.submission_id == submission_id if sweep_ids is None else Sweep.id == func.any(list(sweep_ids))
@@ -258,7 +258,7 @@ def _keep_trial_facts(session: Session, sweep_ids: Sequence[int]) -> None:
 
 
 def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Splits rows into interleaved parts, one for each transaction. The rows must be sorted like the trials."""
+    """Splits sorted rows into parts, to be written in one transaction each. Of n parts, each has every n-th row."""
     # A part changes a few rows of every page of the table. Postgres can then put a row's new version on the same page,
     # in space that the previous transaction freed. One transaction would leave all pages half empty.
     parts = min(PARTS, -(-len(rows) // PART_ROWS))
@@ -266,8 +266,8 @@ def in_parts(rows: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def write_trial_results(session: Session, of_sweeps: Mapping[int, Sequence[Row]]) -> None:
-    """Stores results of trials, given by the ids of their sweeps. A result from a GPU replaces any status. Other
-    results replace only "waiting" and "compiled"."""
+    """Stores results of trials, given by sweep id. A result from a GPU replaces any status; another result replaces
+    only the statuses "waiting" and "compiled"."""
     # Of several rows for a config the last one counts, as if they had been written one by one.
     last = {
         (sweep_id, row["config_id"]): row
@@ -291,7 +291,7 @@ def write_trial_results(session: Session, of_sweeps: Mapping[int, Sequence[Row]]
 
 
 def _result(sweep_id: int, row: Row) -> Row:
-    """Returns a row with its sweep's id. Its error is text, because JSON has neither NaN nor infinity."""
+    """Returns a row with `sweep_id` added and `error` as text, because JSON has neither NaN nor infinity."""
     error = row["error"]
     return {**row, "sweep_id": sweep_id, "error": None if error is None else str(error)}
 
@@ -302,7 +302,7 @@ def add_run(session: Session, **row: Any) -> int:
 
 
 def add_runs(session: Session, rows: Sequence[Row]) -> list[int]:
-    """Adds the runs with new keys, and returns the ids of all runs. Raises ValueError for a key of another sweep."""
+    """Adds runs with new keys and returns the ids of all runs. Raises ValueError if a key is used in another sweep."""
     whole = [
         {
             **row,
@@ -324,7 +324,7 @@ def add_runs(session: Session, rows: Sequence[Row]) -> list[int]:
 
 
 def add_measurements(session: Session, of_runs: Mapping[int, Sequence[Row]]) -> None:
-    """Adds measurements to runs, given by the ids of the runs. Stored measurements stay."""
+    """Adds measurements, given by run id. Does not replace stored measurements."""
     numbered = [{**row, "run_id": run_id} for run_id, rows in of_runs.items() for row in rows]
     if numbered:
         numbered.sort(key=lambda row: (row["run_id"], row["implementation"]))
@@ -344,7 +344,7 @@ def write_counters(session: Session, run_key: str, found: Mapping[str, Any]) -> 
 
 
 def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
-    """Stores verdicts. Replaces only undecided verdicts, because people may have acted on the others."""
+    """Stores verdicts on runs. Replaces a stored verdict only if it is undecided."""
     rows = [dataclasses.asdict(verdict) for verdict in sorted(new, key=lambda verdict: verdict.run_id)]
     if not rows:
         return
@@ -360,7 +360,7 @@ def write_verdicts(session: Session, new: Iterable[NewVerdict]) -> None:
 
 
 def delete_undecided(session: Session, recording_id: int) -> list[int]:
-    """Deletes undecided verdicts that a new recording may decide. Returns the ids of their runs."""
+    """Deletes undecided verdicts on imported runs if a new recording may decide them. Returns the ids of the runs."""
     # A recorded run may decide later commits. A recorded replay may also decide its bad commit.
     run = committed_runs(select(Commit.repository, Sweep.gpu_model, (Commit.position + 1).label("position")))
     replay = select(Commit.repository, Replay.gpu_model, Commit.position).join(
@@ -398,8 +398,8 @@ def mark_compared(session: Session, run_id: int) -> None:
 
 
 def roll_up_trials(session: Session, before: dt.datetime, most: int) -> int | None:
-    """Deletes the raw times of losing trials in at most `most` old sweeps. Returns how many trials lost their times;
-    None if no old sweep is left."""
+    """Deletes the raw times of losing configs in at most `most` sweeps older than `before`. Returns how many trials
+    changed; None if there are no more old sweeps."""
     unpruned = (
         select(Sweep.id)
         .where(Sweep.created_at < before, Sweep.pruned_at.is_(None))

@@ -154,7 +154,7 @@ def _alone(url: str) -> Iterator[Connection]:
 
 
 def _list_table_users(connection: Connection) -> str:
-    """Describes up to three processes that use a table, the longest transaction first."""
+    """Describes up to three other processes with locks on tables, the longest transaction first."""
     users = [
         f"process {row.pid} of {row.usename} ({row.application_name or 'unnamed'}) uses {row.tables}"
         for row in connection.execute(TABLE_USERS)

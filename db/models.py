@@ -1,7 +1,7 @@
-"""Defines every table of the database, in the order of the work.
+"""Defines every table of the database.
 
 A submission requests sweeps of a commit. A sweep tries many configs of a kernel, and each of them is a trial. A run
-measures the winner and its baselines. A verdict judges the run. A change that replays confirm becomes a regression.
+measures the winner and its baselines. A verdict judges the run. A change becomes a regression when replays confirm it.
 """
 
 import datetime as dt
@@ -65,7 +65,7 @@ class GpuModel(Base):
 
 
 class Repository(Base):
-    """A repository that `tilewatch watch add` added. Nightlies measure it until `removed_at`."""
+    """A repository that `tilewatch watch add` added. Nightly jobs measure the repository until `removed_at`."""
 
     __tablename__ = "repositories"
     __table_args__ = (CheckConstraint("(failure is null) = (failing_since is null)", name="failure_has_time"),)
@@ -111,7 +111,7 @@ class Recording(Base):
 
 
 class Submission(Base):
-    """A request to sweep a commit for one GPU model. Without `measure`, its sweeps end with compilation."""
+    """A request to sweep a commit for one GPU model. If `measure` is false, the configs are only compiled."""
 
     __tablename__ = "submissions"
     __table_args__ = (one_of("reason", "nightly", "manual", "backfill", "recorded"), Index(None, "requested_at"))
@@ -305,7 +305,7 @@ class Measurement(Base):
 
 
 class Verdict(Base):
-    """The verdict on a run. The change lies after `good_commit_id`, up to and including `bad_commit_id`."""
+    """The verdict on a run. A change, if any, happened after `good_commit_id` and no later than `bad_commit_id`."""
 
     __tablename__ = "verdicts"
     __table_args__ = (one_of("verdict", "regression", "improvement", "unchanged", "undecided"),)
@@ -325,7 +325,7 @@ class Verdict(Base):
 
 
 class Suspicion(Base):
-    """A change that may have happened in a run's night, and the outcome."""
+    """A possible change of a kernel's time that a run showed, with the outcome: confirmed, refuted or undecided."""
 
     __tablename__ = "suspicions"
     __table_args__ = (
@@ -350,7 +350,7 @@ class Suspicion(Base):
 
 
 class Replay(Base):
-    """Two cubins that were timed in the same minutes, in one fresh process per launch."""
+    """A comparison of the times of two cubins, with a new process for each launch."""
 
     __tablename__ = "replays"
     __table_args__ = (
@@ -484,7 +484,7 @@ class Mark(Base):
 
 
 class Alarm(Base):
-    """A state that needs a person and is not a regression. The alarm is open until `closed_at`."""
+    """A problem that needs a person and is not a regression. The alarm is open until `closed_at`."""
 
     __tablename__ = "alarms"
     __table_args__ = (Index(None, "opened_at"),)
@@ -498,7 +498,7 @@ class Alarm(Base):
 
 
 class Message(Base):
-    """A message to people, sent once per `key`. It is written in the transaction of the change that it reports."""
+    """A message to people, sent once per `key`. One transaction stores a change and the message about the change."""
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -555,7 +555,7 @@ class PullRequest(Base):
 
 
 class Check(Base):
-    """A comparison of two commits before a merge. Verdicts on nights do not use its times."""
+    """A comparison of two commits before a merge. Verdicts on nightly runs do not use the times of checks."""
 
     __tablename__ = "checks"
     __table_args__ = (
@@ -624,7 +624,7 @@ class CheckOperator(Base):
 
 
 class ToolchainReport(Base):
-    """A report on whether one of the later `toolchains` may replace the first."""
+    """A report on whether the first of `toolchains` may be replaced by one of the other toolchains."""
 
     __tablename__ = "toolchain_reports"
     id: Mapped[key]
@@ -700,7 +700,7 @@ class Worker(Base):
 
 
 class Action(Base):
-    """An action that a person, a forge or the judge requested, with its outcome."""
+    """An action that a person, a code forge or a judge worker requested, with the outcome."""
 
     __tablename__ = "actions"
     __table_args__ = (

@@ -1,8 +1,8 @@
 """Makes the tables of db/models.py in an empty database, and the roles that may use them.
 
-`tilewatch_write` is for workers and for whoever submits, and `tilewatch_read` for the dashboard. `tilewatch_triage` is
-for a dashboard on which people may act. It may change states, owners, notes and marks, and add actions. Roles belong to
-the whole server, so they may exist already. If the user may not make roles, an administrator makes them first.
+Workers and people who submit work use the role `tilewatch_write`; the dashboard uses `tilewatch_read`. A dashboard on
+which people may act uses `tilewatch_triage`, which may change states, owners, notes and marks, and add actions. Roles
+belong to the whole server and may exist already. If the user may not make roles, an administrator makes them.
 """
 
 from sqlalchemy import Connection, text

@@ -97,25 +97,25 @@ NOT_TRIED = Trial.status.in_(("waiting", "compiled"))
 
 
 def is_drawn() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's trial is outside its kernel's short list; false without one."""
+    """Returns the condition that a trial's config is outside the kernel's short list; false without a short list."""
     listed = Sweep.space["listed"]
     return and_(func.coalesce(listed.is_not(None), false()), ~listed.contains(func.to_jsonb(Trial.config_id)))
 
 
 def is_part_of_space() -> ColumnElement[bool]:
-    """Returns the condition that the enclosing query's sweep was measured only in part."""
+    """Returns the condition that a run tried only some of the configs of the enclosing query's sweep."""
     # Configs outside the list do not count: a night stops trying them when one hangs.
     left_out = exists().where(Trial.sweep_id == Sweep.id, NOT_TRIED, ~is_drawn()).correlate(Sweep)
     return and_(exists().where(Run.sweep_id == Sweep.id).correlate(Sweep), left_out)
 
 
 def is_recorded(regression_id: ColumnElement[int] | InstrumentedAttribute[int]) -> ColumnElement[bool]:
-    """Returns the condition that a regression came from another database with a recording."""
+    """Returns the condition that a regression was imported with a recording from another database."""
     return _has_run_of(regression_id, "recorded")
 
 
 def is_counted() -> ColumnElement[bool]:
-    """Returns the condition that pages and messages count a regression: neither a planted example nor recorded."""
+    """Returns the condition that pages count a regression, because it is neither an example nor imported."""
     return Regression.repository.not_in(EXAMPLES) & ~is_recorded(Regression.id)
 
 
@@ -133,7 +133,7 @@ def _has_run_of(regression_id: ColumnElement[int] | InstrumentedAttribute[int], 
 
 
 def find_not_apart(run_id: InstrumentedAttribute[int]) -> ScalarSelect[str | None]:
-    """Returns a subquery for why a run's host code ran in the timed process; null if it ran in another process."""
+    """Returns a subquery for the reason why host code ran in a run's timed process; null if it ran elsewhere."""
     stated, found = (func.nullif(Measurement.detail[name].astext, "") for name in ("stated", "not_apart"))
     shared = Measurement.detail["library_runs_apart"].astext == "false"
     query = select(func.coalesce(stated, found)).where(
@@ -153,7 +153,7 @@ def select_row(row: type[Any], tables: Sequence[Any], **named: Any) -> Query:
 
 
 def select_named(names: Iterable[str], tables: Sequence[Any], **named: Any) -> Query:
-    """Returns the query for columns by name, from `named` or else from the first table that has the column."""
+    """Returns the query for these columns, each from `named` or from the first table that has the column."""
 
     def find_column(name: str) -> Any:
         if name in named:
@@ -189,7 +189,7 @@ def read_fields(
     documents: Sequence[str] = (),
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Runs a query with bound `values`, and returns dicts. `documents` are columns with JSON as text."""
+    """Runs a query with bound `values` and returns dicts. Columns in `documents` are decoded from JSON text."""
     # Queries with bound parameters are built once per process. SQLAlchemy needs 5 ms to build one with 30 columns and
     # ten tables (2 cores, 2026-11-23).
     session.flush()
@@ -209,7 +209,7 @@ def read_fields(
 
 
 def make_row(row: type[Made], fields: dict[str, Any]) -> Made:
-    """Returns a dataclass whose attributes are the dict `fields` itself, without a copy."""
+    """Returns a dataclass instance that uses `fields` as its attribute dict, without a copy."""
     # The constructor of a frozen dataclass took 8 us for 40 fields (2 cores, 2026-11-23).
     made = row.__new__(row)
     object.__setattr__(made, "__dict__", fields)

@@ -1,4 +1,4 @@
-"""Names repositories in the database. Branches and other toolchains are stored like repositories."""
+"""Builds and splits the names of repositories in the database, such as "NAME (branch BRANCH)"."""
 
 BRANCH_START = " (branch "
 
@@ -14,7 +14,7 @@ def name_of_branch(repository: str, branch: str) -> str:
 
 
 def is_example(name: str) -> bool:
-    """Returns whether a repository has planted changes, which pages do not count."""
+    """Returns whether a repository is an example with artificial regressions, which pages do not count."""
     return name in EXAMPLES
 
 
@@ -30,7 +30,7 @@ def is_branch(name: str) -> bool:
 
 
 def name_under_toolchain(branch: str | None, toolchain: str) -> str:
-    """Returns the branch name for commits that another toolchain compiled. `branch` is None for the main line."""
+    """Returns the branch name for results of another toolchain. `branch` is None for the main line."""
     # The space is safe, because no branch name can have one.
     return " ".join(filter(None, (branch, f"{UNDER}{toolchain}")))
 

@@ -22,7 +22,7 @@ class SeriesRow(SeriesColumns):
 
 @dataclass(frozen=True)
 class JudgedSeriesColumns(SeriesColumns):
-    """A series with one of its runs, and the reason of the verdict on the run."""
+    """A run of a series, and the reason of the run's verdict."""
 
     run_id: int
     sha: str
@@ -49,7 +49,7 @@ class RunColumns:
 
 @dataclass(frozen=True)
 class JudgedRunColumns(CommitColumns, RunColumns):
-    """A run with its commit, its rates and its verdict. The verdict is None if the run was not judged."""
+    """A run with its commit, the GPU's peak rates and the verdict; the verdict is None if the run was not judged."""
 
     author: str | None
     device_name: str

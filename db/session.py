@@ -57,7 +57,7 @@ def reading_session(url: str) -> Iterator[Session]:
 
 @contextmanager
 def filling_session(url: str) -> Iterator[Session]:
-    """Opens a transaction that may fill empty tables."""
+    """Opens a transaction for filling empty tables, in which Postgres plans each statement anew."""
     with session(url) as opened:
         # A plan for almost empty tables would read a whole table for each row of another table.
         opened.execute(text("set local plan_cache_mode = force_custom_plan"))
@@ -93,7 +93,7 @@ _SPILL = "select count(*) from (select g from generate_series(1, 20000) g order 
 
 
 def find_trouble(url: str) -> str | None:
-    """Returns why Postgres would refuse a write; None if it would not. Raises DatabaseUnreachable if queries fail."""
+    """Returns why Postgres would refuse a write, or None. Raises DatabaseUnreachable if Postgres does not answer."""
     try:
         with engine(url).begin() as connection:
             found = connection.execute(text(_LOOK)).one()
@@ -111,7 +111,7 @@ def find_trouble(url: str) -> str | None:
 
 
 def passing_trouble(error: BaseException) -> str | None:
-    """Returns why Postgres failed if the reason may pass; None for other errors."""
+    """Returns why Postgres failed if the failure may be temporary; None for other errors."""
     if isinstance(error, OperationalError | InterfaceError):
         return f"Postgres cannot be used: {_reason(error)}"
     return None
@@ -137,7 +137,7 @@ def _make_engine(url: str) -> Engine:
 
 
 def _pass_read_only(context: ExceptionContext) -> None:
-    """Raises OperationalError if a server has become read-only, because that may pass."""
+    """Raises OperationalError if a server has become read-only, because this may be temporary."""
     asked_for = context.connection is not None and context.connection.get_execution_options().get(READS)
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY and not asked_for:
         raise OperationalError(context.statement, None, context.original_exception) from context.original_exception

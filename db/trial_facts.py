@@ -45,5 +45,5 @@ def count() -> ScalarSelect[dict[str, Any]]:
 
 
 def of_sweep() -> ColumnElement[dict[str, Any]]:
-    """Returns the stored counts of the enclosing query's sweep, or else computes them."""
+    """Returns the counts of the enclosing query's sweep, which are computed if they are not stored."""
     return func.coalesce(Sweep.trial_facts, count(), type_=JSONB)

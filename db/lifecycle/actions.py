@@ -61,7 +61,7 @@ class RequestedAction:
 
 
 def cancel(session: Session, chosen: JobSelection, who: str) -> str:
-    """Cancels the selected open jobs and returns a sentence. Raises NoSuchWork if no selected job is open."""
+    """Cancels open jobs and returns a message like "cancelled job 7". Raises NoSuchWork if no selected job is open."""
     ended = jobs.cancel(session, _list_chosen(session, chosen, OPEN_JOB))
     if not ended:
         raise NoSuchWork(_nothing(session, chosen, "has ended", "nothing left to cancel"))
@@ -69,7 +69,7 @@ def cancel(session: Session, chosen: JobSelection, who: str) -> str:
 
 
 def retry(session: Session, chosen: JobSelection, who: str) -> str:
-    """Queues selected jobs again and returns a sentence. Raises NoSuchWork if no job failed or was cancelled."""
+    """Queues selected jobs again and returns a message. Raises NoSuchWork if none of them failed or was cancelled."""
     ended = select(Job.check_id).where(Job.id == chosen.job_id, Job.state.in_(ENDED_SHORT))
     if (check_id := session.scalar(ended)) is not None:
         raise NoSuchWork(f"job {chosen.job_id} is of check {check_id}, which ends with it: submit the check again")
@@ -127,7 +127,7 @@ def why_no_bisection(row: Mapping[Any, Any]) -> str | None:
 
 
 def replay(session: Session, run_id: int, who: str) -> str:
-    """Requests a replay of an undecided run and returns a sentence. Raises NotPossible if it is not possible now."""
+    """Requests a replay of an undecided run and returns a message. Raises NotPossible if the run cannot be replayed."""
     # With the lock, two clicks make one replay.
     suspicions.lock_run(session, run_id)
     run = find_run(session, run_id)

@@ -33,7 +33,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class OpenOperator:
-    """An operator of a check that must still be timed at both commits."""
+    """A kernel and problem that a check must still time at both commits."""
 
     check_id: int
     base_sha: str
@@ -52,7 +52,7 @@ class OpenOperator:
 
 
 def open_once(session: Session, asked: CheckRequest, who: str) -> tuple[int, bool]:
-    """Opens a check unless it is open or ended without a failure. Returns its id and whether it is new."""
+    """Adds a check unless an equal check is open or has succeeded. Returns the check's id and whether it is new."""
     key = ":".join(
         (asked.repository, asked.base_sha, asked.head_sha, asked.gpu_model, asked.kernel or "", str(asked.fail_over))
     )
@@ -142,7 +142,7 @@ def end_stranded(session: Session) -> None:
 
 
 def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
-    """Returns the SQL expression for why a job ended, in words."""
+    """Returns the SQL expression for the reason why a job ended."""
     cancelled = literal("its job was cancelled")
     return func.coalesce(
         select(case((Job.state == "cancelled", cancelled), else_=Job.failure))
@@ -155,6 +155,6 @@ def _reason(of_job: ColumnElement[bool]) -> ColumnElement[str]:
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: Mapping[str, Any]) -> list[int]:
-    """Changes columns of operators. Returns the ids of their checks, sorted."""
+    """Changes columns of operators, and returns the sorted ids of the checks that contain these operators."""
     changed = session.scalars(update(CheckOperator).where(which).values(**columns).returning(CheckOperator.check_id))
     return sorted(set(changed))

@@ -30,7 +30,7 @@ def list_known(session: Session, repository: str) -> list[KnownCommit]:
 
 
 def write_order(session: Session, repository: str, positions: Mapping[str, int], left: Collection[str]) -> int:
-    """Stores the positions of commits, and which commits left the branch. Returns how many left it now."""
+    """Stores commit positions, and marks the commits in `left` as off the branch. Returns the number newly marked."""
     known = list_known(session, repository)
     session.execute(_MOVE, {"repository": repository, **_columns(known, positions, left)})
     return sum(each.sha in left and not each.has_left for each in known)

@@ -86,7 +86,7 @@ def add(session: Session, **row: Unpack[NewJob]) -> tuple[int, bool]:
 def claim(
     session: Session, job_id: int, owner: str, lease_s: float, queues: Collection[str] | None = None
 ) -> ClaimedJob | None:
-    """Claims the most urgent job in the queue of job `job_id`, often another job. Returns None if no job is due."""
+    """Claims the most urgent job in the queue of job `job_id`. Returns None if no job may be claimed now."""
     # A message about a job only says that its queue has work, because queues in Redis have no priorities. Each job has
     # a message, so every job is claimed in the end.
     own_queue = select(Job.queue).where(Job.id == job_id)
@@ -144,7 +144,7 @@ def fail(
 
 
 def hand_back(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
-    """Queues a job again. The attempt does not count. Returns False if the lease was lost."""
+    """Queues a job again without counting this attempt. Returns False if the lease was lost."""
     again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
     return _as_owner(session, job_id, owner, {**again, **columns})
 
@@ -156,12 +156,12 @@ def put_off(session: Session, job_id: int, owner: str, trouble: str) -> bool:
 
 
 def release(session: Session, job_ids: Sequence[int]) -> list[UnsentJob]:
-    """Queues waiting jobs and returns them."""
+    """Changes the given jobs from "waiting" to "queued", and returns the changed jobs."""
     return _change(session, and_(Job.id == func.any(list(job_ids)), Job.state == "waiting"), {"state": "queued"})
 
 
 def requeue_expired(session: Session) -> list[UnsentJob]:
-    """Queues jobs whose lease ran out, and returns them. After MAX_ATTEMPTS, ends them as "poison" instead."""
+    """Queues jobs whose lease ran out, and returns them. After MAX_ATTEMPTS, a job gets the state "poison" instead."""
     sentence = "set aside as poison: %s workers stopped answering in the middle of it, the last of them %s"
     failure = func.format(sentence, Job.attempt, Job.owner)
     _change(
@@ -191,7 +191,7 @@ def cancel(session: Session, job_ids: Sequence[int]) -> list[int]:
 
 
 def retry(session: Session, job_ids: Sequence[int]) -> list[int]:
-    """Queues failed or cancelled jobs like new jobs, and returns their ids. Measure jobs wait for `release`."""
+    """Queues failed or cancelled jobs again and returns their ids. Measure jobs get the state "waiting" instead."""
     anew = {
         **_let_go("queued"),
         **dict.fromkeys(("failure", "trace", "log", "trouble", "sent_at", "started_at", "finished_at")),
@@ -215,7 +215,7 @@ def _urgency(owner: str) -> ColumnElement[int]:
 
 
 def _count_turn(session: Session, owner: str, *, is_check: bool) -> None:
-    """Stores when a worker began to do only checks. Another job removes that time."""
+    """Stores the time since which a worker has done only jobs of checks. Any other job clears this time."""
     changes = Worker.checks_since.is_(None) if is_check else Worker.checks_since.is_not(None)
     since = clock_now() if is_check else None
     session.execute(update(Worker).where(Worker.name == _worker_of(owner), changes).values(checks_since=since))
@@ -240,7 +240,7 @@ def _let_go(state: str) -> dict[str, Any]:
 
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:
-    """Changes columns of a job that `owner` runs. Returns False if it no longer runs the job."""
+    """Changes columns of a job that `owner` runs. Returns False if `owner` does not run the job."""
     return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), columns))
 
 

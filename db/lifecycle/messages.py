@@ -26,7 +26,7 @@ UNCLEAR = "its sender ended while sending: it may have arrived, so it is not sen
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message that a sender has claimed. `about` is a kernel, or "check" and the GPU model."""
+    """A claimed message. `about` is the kernel of a regression, or "check" and the GPU model of a check."""
 
     id: int
     key: str
@@ -128,7 +128,7 @@ def list_unwritten_keys(session: Session, keys: Sequence[str]) -> list[str]:
 
 
 def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | None:
-    """Returns the time of the last digest whose key is not in `without`; None if there is none."""
+    """Returns the time of the newest digest message whose key is not in `without`; None if there is no digest."""
     is_digest = (Message.kind == "digest") & Message.key.not_in(without)
     return session.scalar(select(func.max(Message.created_at)).where(is_digest))
 
@@ -136,7 +136,7 @@ def find_last_digest(session: Session, without: Sequence[str]) -> dt.datetime | 
 def claim(
     session: Session, repeatable: Sequence[str], lease_s: float, without: Sequence[str] = ()
 ) -> ClaimedMessage | None:
-    """Claims the oldest message that is due; returns None if no message is due."""
+    """Claims the oldest message that may be sent now; None if there is none. Skips the channels in `without`."""
     earlier = aliased(Message)
     overtakes = exists().where(
         earlier.regression_id == Message.regression_id,
@@ -189,7 +189,7 @@ def mark_sent(session: Session, message_id: int) -> None:
 
 
 def put_off(session: Session, message_id: int, trouble: str, wait_s: float | None = None) -> None:
-    """Queues a message again after its channel refused it. After MOST_ATTEMPTS it counts as failed."""
+    """Queues a refused message again. After MOST_ATTEMPTS attempts, marks the message as failed."""
     doubled = backoff_s(Message.attempts - 1)
     over = Message.attempts >= MOST_ATTEMPTS
     _end(

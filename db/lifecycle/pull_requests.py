@@ -15,7 +15,7 @@ GOING_ON = ("open", "closing")
 
 
 def take_turn(session: Session) -> bool:
-    """Returns whether this process alone may update pull requests until its transaction ends."""
+    """Takes the lock on pull requests until the transaction ends. Returns False if another process has the lock."""
     return bool(session.scalar(select(func.pg_try_advisory_xact_lock(TURNS))))
 
 

@@ -84,7 +84,7 @@ def write_canary(session: Session, quarantine_id: int, result: str, *, clean: bo
 
 
 def list_readings(session: Session, gpu_uuid: str) -> list[dict[str, Any]]:
-    """Lists a GPU's readings from its newest runs that were measured here, the newest run first."""
+    """Lists the telemetry readings of a GPU's newest runs, the newest run first. Leaves out imported runs."""
     query = (
         select(Run.telemetry)
         .where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")

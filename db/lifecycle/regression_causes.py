@@ -1,4 +1,4 @@
-"""Opens regressions by their cause, and resolves them after recovery. One cause is one regression."""
+"""Opens one regression for each cause, and resolves a regression after its series have recovered."""
 
 from dataclasses import dataclass
 from math import log1p
@@ -90,7 +90,7 @@ def add_to_explanation(session: Session, regression_id: int, sentence: str) -> N
 def mark_recovered(
     session: Session, moved: ChangedSeries, *, repository: str, kernel: str, of_node: bool = False
 ) -> list[int]:
-    """Marks an improved series as recovered in its open regressions. Returns the regressions' ids."""
+    """Marks a series as recovered in its open regressions, and returns the ids of these regressions."""
     series = aliased(RegressionSeries)
     query = (
         select(Regression, series)
@@ -203,7 +203,7 @@ def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: Cha
 
 
 def _join(session: Session, regression_id: int, cause: Cause, moved: ChangedSeries) -> None:
-    """Updates the size and range of a regression that a series joined. Reopens the regression if it was resolved."""
+    """Updates a regression's size and range after a series was added. Reopens a resolved regression."""
     regression = lock(session, regression_id)
     if abs(moved.size) > abs(regression.size):
         regression.size, regression.low, regression.high = moved.size, moved.low, moved.high

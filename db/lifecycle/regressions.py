@@ -38,7 +38,7 @@ class NotPossible(ExpectedError, ValueError):
 
 
 def triage(session: Session, regression_id: int, action: str, who: str, note: str | None = None) -> None:
-    """Moves a regression to the state that follows from an action of TRANSITIONS."""
+    """Applies an action, such as "acknowledge", to a regression's state. TRANSITIONS lists the actions."""
     regression = lock(session, regression_id)
     change_state(session, regression, action, who, note)
     if action == "acknowledge" and regression.owner is None:
@@ -72,7 +72,7 @@ def mark(
     run_id: int | None = None,
     note: str | None = None,
 ) -> None:
-    """Stores a person's mark on a regression or run. It replaces the person's earlier mark."""
+    """Stores a person's mark, right or wrong, on a regression or run. Replaces the person's earlier mark."""
     if (regression_id is None) == (run_id is None):
         raise TypeError("a mark is of a regression_id or of a run_id, and not of both")
     if regression_id is not None:

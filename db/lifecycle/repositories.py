@@ -28,7 +28,7 @@ def require_free(session: Session, name: str, url: str) -> None:
 
 
 def add(session: Session, name: str, url: str, branch: str, own_python: bool = False) -> None:
-    """Adds a watched repository, or watches a removed repository again. Raises RepositoryRefused for a taken name."""
+    """Watches a new repository, or a removed repository again. Raises RepositoryRefused if the name is taken."""
     require_free(session, name, url)
     now = {
         "branch": branch,
@@ -44,7 +44,7 @@ def add(session: Session, name: str, url: str, branch: str, own_python: bool = F
 
 
 def require_own_python(session: Session, name: str) -> None:
-    """Stores that a repository's host code runs with a Python that its owner chose."""
+    """Stores that a repository's host code must run with the Python of the owner's environment."""
     session.execute(update(Repository).where(Repository.name == name).values(own_python=True))
 
 

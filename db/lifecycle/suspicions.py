@@ -22,7 +22,7 @@ Outcome = Literal["confirmed", "refuted", "undecided"]
 
 
 def open_once(session: Session, **row: Any) -> int:
-    """Opens a suspicion if its run has none. Returns the suspicion's id."""
+    """Opens a suspicion unless the run already has a suspicion. Returns the suspicion's id."""
     return find_or_add(session, Suspicion, ("run_id",), row)[0]
 
 
@@ -41,7 +41,7 @@ def close(session: Session, run_id: int, outcome: Outcome, reason: str) -> None:
 
 
 def close_older(session: Session, scope: Scope, reason: str) -> int:
-    """Closes open suspicions of earlier nights as undecided, and returns their number."""
+    """Closes the open suspicions on runs of earlier submissions as undecided, and returns their number."""
     older = committed_runs(select(Run.id)).where(
         Commit.repository == scope.repository,
         tuple_(Commit.position, Sweep.submission_id) < tuple_(scope.position, scope.submission_id),
@@ -60,7 +60,7 @@ def close_older(session: Session, scope: Scope, reason: str) -> int:
 
 
 def await_no_replay(session: Session, run_ids: Sequence[int]) -> None:
-    """Removes the note about a coming replay from the verdicts on these runs."""
+    """Removes the note "a replay is asked for" from the verdicts on these runs."""
     reason = func.replace(Verdict.reason, AWAITS_REPLAY, "")
     session.execute(update(Verdict).where(Verdict.run_id.in_(run_ids)).values(reason=reason))
 
@@ -74,7 +74,7 @@ def write_replay(
     bad_us: Sequence[float] = (),
     failure: str | None = None,
 ) -> None:
-    """Stores a replay's result, unless `key` already has a result. Adds its launches to the count of its suspicion."""
+    """Stores a replay's result if `key` is new, and updates the launch count of the replay's suspicion."""
     columns = {**row, "key": key, "good_us": list(good_us), "bad_us": list(bad_us), "failure": failure}
     kept = insert(Replay).values(**columns).on_conflict_do_nothing(index_elements=[Replay.key]).returning(Replay.id)
     if session.scalar(kept) is not None and row.get("suspicion_id") is not None:
@@ -86,5 +86,5 @@ def write_replay(
 
 
 def lock_run(session: Session, run_id: int) -> None:
-    """Locks a run until the transaction ends, so that a second request for its replay sees the first."""
+    """Locks a run until the transaction ends, so that two requests for a replay of the run cannot overlap."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())

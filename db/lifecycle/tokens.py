@@ -84,7 +84,7 @@ def find_holder(session: Session, *, token: str | None = None, name: str = "") -
 
 
 def require_budget(session: Session, holder: Holder, open_gpu_s: float) -> None:
-    """Raises BudgetSpent if a token's recent checks have used up its budget, or TokenInUse if it is locked."""
+    """Raises BudgetSpent if a token's GPU time is used up, or TokenInUse if another check is being submitted."""
     # The lock lasts until the transaction ends, because a submission may fetch for minutes and another caller would see
     # the same budget left.
     own = select(Token.id).where(Token.id == holder.token_id).with_for_update(skip_locked=True)

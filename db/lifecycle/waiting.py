@@ -1,4 +1,4 @@
-"""Computes waits and times by the database's clock, read when the statement runs."""
+"""Builds SQL expressions for times and waits by the database's clock."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class CheckOperatorRow:
-    """An operator of a check, with columns of db/models.py."""
+    """A kernel and problem of a check. db/models.py explains the fields."""
 
     kernel: str
     problem: str
@@ -82,7 +82,7 @@ class CheckStory:
 
 
 def find_check(session: Session, check_id: int) -> CheckStory | None:
-    """Returns a check with its operators; None if there is no such check."""
+    """Returns a check with its operators; None if the check does not exist."""
     row = find_row(session, _checks().where(Check.id == check_id), CheckRow)
     if row is None:
         return None
@@ -92,7 +92,7 @@ def find_check(session: Session, check_id: int) -> CheckStory | None:
 
 
 def list_checks(session: Session, limit: int | None = None) -> list[CheckRow]:
-    """Lists the newest checks, newest first. Without `limit`, all open checks are included."""
+    """Lists the newest checks, newest first. If `limit` is None, all open checks are included."""
     query = _checks().order_by(Check.id.desc()).limit(limit)
     if limit is None:
         newest = select(Check.id).order_by(Check.id.desc()).limit(NEWEST)

@@ -41,7 +41,7 @@ class RunRow(SeriesRow, JudgedRunColumns):
 
 @dataclass(frozen=True)
 class SamplesRow(MeasurementColumns):
-    """The raw times of one implementation in a run. Element i of `samples_us` is from paired round i."""
+    """The raw times of one implementation in a run. Times with the same index are from the same round."""
 
     config_id: int | None
     samples_us: list[float]
@@ -76,7 +76,7 @@ class CommitInRangeRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """One problem of a weighted total. A step of the language model runs it `weight` times."""
+    """One problem of a weighted total. The total counts the problem's time `weight` times."""
 
     run_id: int
     kernel: str
@@ -88,7 +88,7 @@ class PartRow:
 
 
 def find_run(session: Session, run_id: int) -> RunRow | None:
-    """Returns a run with its commit, GPU and verdict; None if there is no such run."""
+    """Returns a run with its commit, GPU and verdict; None if the run does not exist."""
     query = (
         committed_runs(
             select_row(
@@ -150,7 +150,7 @@ def list_samples(session: Session, run_id: int) -> list[SamplesRow]:
 
 
 def find_cubin(session: Session, sweep_id: int, config_id: int) -> CubinRow | None:
-    """Returns a config's trial in a sweep, with its cubin; None if there is no such trial."""
+    """Returns a config's trial in a sweep, with its cubin; None if the trial does not exist."""
     query = (
         select_row(CubinRow, [Config, Trial, Compilation], compile_status=Compilation.status)
         .join(Config, Config.id == Trial.config_id)

@@ -1,4 +1,4 @@
-"""Reads the health of GPUs and the GPU time of nights. A canary is a short test of a GPU."""
+"""Reads quarantines, canaries and the GPU time of nightly runs. A canary is a short test of a GPU."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class CanaryRow:
 
 
 def list_canaries(session: Session, runs: int = 500) -> list[CanaryRow]:
-    """Lists the canaries of the newest runs that were measured here, the oldest canary first."""
+    """Lists the canary times of the newest runs, the oldest first. Leaves out imported runs."""
     newest = select(Run).where(Run.origin != "recorded").order_by(Run.id.desc()).limit(runs).subquery()
     reading = func.jsonb_array_elements(newest.c.telemetry).table_valued(column("value", JSONB)).render_derived()
     compute = reading.c.value["canary_compute_us"].astext

@@ -1,4 +1,4 @@
-"""Reads how good the judge is, by people's marks, delays of messages and numbers of replays."""
+"""Reads how often verdicts were right, how late messages were sent, and how many replays ran."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Z_95 = 1.96
 
 @dataclass(frozen=True)
 class Delay:
-    """The hours until a regression's first message; None without a message."""
+    """Statistics of the hours until a regression's first message, over `count` regressions."""
 
     count: int
     median_h: float | None
@@ -28,7 +28,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the judge did, by people's marks and by the delays of messages."""
+    """Counts of right and wrong verdicts and of replays, and the delays of messages."""
 
     since: dt.datetime | None
     points: int
@@ -65,7 +65,7 @@ class Score:
 
     @property
     def false_alarms_per_1000(self) -> float | None:
-        """Returns the false alarms that people marked per 1,000 judged points; None without points."""
+        """Returns the false alarms that people marked per 1,000 verdicts; None if there are no verdicts."""
         return 1000 * self.wrong / self.points if self.points else None
 
     @property
@@ -78,7 +78,7 @@ class Score:
 
 
 def read_score(session: Session, since: dt.datetime | None = None) -> Score:
-    """Returns the judge's score since a time; None means since the beginning."""
+    """Returns the statistics of verdicts since a time; None selects all verdicts."""
     opened = (*_after(Regression.opened_at, since), is_counted())
     by_direction = select(Regression.direction, func.count()).where(*opened).group_by(Regression.direction)
     directions = {row[0]: row[1] for row in session.execute(by_direction)}
@@ -126,7 +126,7 @@ def _marked_regressions(session: Session, since: dt.datetime | None) -> tuple[in
 
 
 def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int, int]:
-    """Returns how many verdicts people marked as right changes, as wrong changes, and as missed changes."""
+    """Returns three numbers of marked runs: changes marked right, changes marked wrong, and missed changes."""
     theirs = aliased(Mark)
     # Runs of a regression that has a mark itself do not count again.
     of_marked = exists().where(
@@ -147,7 +147,7 @@ def _marked_runs(session: Session, since: dt.datetime | None) -> tuple[int, int,
 
 
 def _delay(session: Session, start: ColumnElement[dt.datetime] | Any, since: dt.datetime | None) -> Delay:
-    """Returns the delay from `start` to the first message, over all reported regressions."""
+    """Returns statistics of the hours from `start` to a regression's first message."""
     reported = (
         select(
             Regression.id, (func.extract("epoch", func.min(Message.sent_at) - func.min(start)) / 3600).label("hours")

@@ -53,7 +53,7 @@ class RegressionStory:
 
 
 def find_story(session: Session, regression_id: int) -> RegressionStory | None:
-    """Returns a regression with its series, events, marks and messages; None if there is no such regression."""
+    """Returns a regression with its series, events, marks and messages; None if the regression does not exist."""
     row = find_regression(session, regression_id)
     if row is None:
         return None
@@ -71,7 +71,7 @@ def find_story(session: Session, regression_id: int) -> RegressionStory | None:
 def list_messages(
     session: Session, *, states: Sequence[str] | None = None, since: dt.datetime | None = None, limit: int = 100
 ) -> list[MessageRow]:
-    """Lists the newest messages in these states that were last tried since a time."""
+    """Lists messages in the given states that were last tried at `since` or later, the newest first."""
     query = select_row(MessageRow, [Message])
     if since is not None:
         query = query.where(func.coalesce(Message.claimed_at, Message.created_at) >= since)

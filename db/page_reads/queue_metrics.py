@@ -1,4 +1,4 @@
-"""Reads metrics for alerts: waiting jobs, GPUs in quarantine, and the last complete nights."""
+"""Reads metrics for alerts: queued jobs, workers, GPUs in quarantine and the last complete nightlies."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -22,7 +22,7 @@ class QueueDepth:
 
 @dataclass(frozen=True)
 class LastGoodNight:
-    """A repository's newest nightly on a GPU model whose jobs are all done."""
+    """The newest completely finished nightly of a repository and GPU model."""
 
     repository: str
     gpu_model: str
@@ -46,7 +46,7 @@ class QueueMetrics:
 
 
 def read_queue_metrics(session: Session, watched: Collection[str]) -> QueueMetrics:
-    """Returns metrics of jobs, queues, nights, workers and quarantines."""
+    """Returns metrics of jobs, queues, nightlies, workers and quarantines."""
     return QueueMetrics(
         jobs=tuple(count_jobs(session)),
         queues=tuple(_queues(session)),
@@ -57,7 +57,7 @@ def read_queue_metrics(session: Session, watched: Collection[str]) -> QueueMetri
 
 
 def _queues(session: Session) -> list[QueueDepth]:
-    """Lists the queues that have jobs to claim, with their number and the longest wait."""
+    """Lists the queues that have jobs to claim now."""
     since = func.greatest(Job.created_at, func.coalesce(Job.not_before, Job.created_at))
     query = (
         select(Job.queue, func.count(), func.extract("epoch", func.now() - func.min(since)))

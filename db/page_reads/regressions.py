@@ -116,14 +116,14 @@ class LevelRow:
 
 
 def describe_origin(row: Mapping[Any, Any]) -> str:
-    """Returns a regression's origin, such as " (simulated)"; an empty string if a GPU here showed it."""
+    """Returns words for a regression's origin, such as " (simulated)"; an empty string for a local GPU."""
     if is_example(row["repository"]):
         return " (planted example)"
     return " (simulated)" if row["simulated"] else " (recorded)" if row["recorded"] else ""
 
 
 def list_regressions(session: Session, limit: int | None = None) -> list[RegressionRow]:
-    """Lists the newest regressions, newest first. Without `limit`, all open regressions are included."""
+    """Lists the newest regressions, newest first. If `limit` is None, all open regressions are included."""
     query = _regressions().order_by(Regression.opened_at.desc(), Regression.id.desc()).limit(limit)
     if limit is None:
         is_open = Regression.state.in_(OPEN_REGRESSION)
@@ -133,7 +133,7 @@ def list_regressions(session: Session, limit: int | None = None) -> list[Regress
 
 
 def find_regression(session: Session, regression_id: int) -> RegressionRow | None:
-    """Returns a regression; None if there is no such regression."""
+    """Returns a regression; None if the regression does not exist."""
     return find_row(session, _regressions().where(Regression.id == regression_id), RegressionRow)
 
 

@@ -51,7 +51,7 @@ def find_suspicion(session: Session, run_id: int) -> SuspicionRow | None:
 
 
 def list_replays(session: Session, run_id: int) -> list[ReplayRow]:
-    """Lists the replays for a run's suspicion, and the series' replays with the run's commit as bad commit."""
+    """Lists the replays of a run's suspicion, and other replays of the run's series and commit, oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(ReplayRow, [Replay], good_sha=good.sha, bad_sha=bad.sha)

@@ -16,14 +16,14 @@ from tilewatch.db.row_columns import SeriesRow
 
 @dataclass(frozen=True)
 class SpaceRow(SeriesRow):
-    """A search space that has a sweep."""
+    """A series with a sweep, and the architecture of its GPU model."""
 
     arch: str
 
 
 @dataclass(frozen=True)
 class StaticRow:
-    """The counts of one sweep's configs by static fact, as in db/trial_facts.py."""
+    """Counts of one sweep's configs, such as how many spill. db/trial_facts.py explains the counts."""
 
     sweep_id: int
     sha: str
@@ -112,13 +112,13 @@ def list_spills(session: Session, repository: str, gpu_model: str) -> list[Spill
 
 
 def _is_compiled() -> ColumnElement[bool]:
-    """Returns the condition that a config of the enclosing query's sweep was compiled, even without success."""
+    """Returns the condition that the enclosing query's sweep has a compilation, even a failed one."""
     has_cubin = select(Trial.config_id).where(Trial.sweep_id == Sweep.id, Trial.compilation_id.is_not(None)).exists()
     return case((Sweep.trial_facts.is_(None), has_cubin), else_=Sweep.trial_facts["settled"].as_integer() > 0)
 
 
 def list_spaces(session: Session) -> list[SpaceRow]:
-    """Lists the search spaces that have a sweep, sorted by repository and architecture."""
+    """Lists the series that have a sweep, sorted by repository and architecture."""
     keys = series_keys()
     query = (
         select(*keys.c, GpuModel.name.label("gpu_name"), GpuModel.arch)
@@ -132,7 +132,7 @@ def list_spaces(session: Session) -> list[SpaceRow]:
 def list_static_facts(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str, commits: int = 90
 ) -> list[StaticRow]:
-    """Lists the counts of configs by static fact at each recent commit, the oldest commit first."""
+    """Lists counts of configs, such as how many spill, at each recent commit, the oldest commit first."""
     names = [each.name for each in fields(StaticRow)]
     newest = (
         select(Sweep.id.label("sweep_id"), Commit.id, *(getattr(Commit, name) for name in names[1:6]))

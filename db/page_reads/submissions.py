@@ -33,7 +33,7 @@ NEWEST = 50
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """A submission and its state. In the state "measured" it may still have open jobs, such as replays."""
+    """A submission and its state. A submission in the state "measured" may have open jobs, such as replays."""
 
     id: int
     reason: str
@@ -59,7 +59,7 @@ class SubmissionRow:
 
 
 def list_submissions(session: Session, limit: int = NEWEST) -> list[SubmissionRow]:
-    """Lists the newest submissions and all submissions with an open job, newest first. Recordings come last."""
+    """Lists the newest submissions and all with open jobs, the newest first. Imported submissions come last."""
     is_own = Submission.reason != "recorded"
     # An import of many recordings would hide all other submissions, so they need an open job.
     newest = select(Submission.id).where(is_own).order_by(Submission.requested_at.desc(), Submission.id.desc())
@@ -77,7 +77,7 @@ def list_nightlies(session: Session, since: dt.datetime, until: dt.datetime) -> 
 
 
 def list_last_nights(session: Session) -> list[SubmissionRow]:
-    """Lists the newest nightly of each main line and GPU model, without removed repositories."""
+    """Lists the newest nightly of each repository and GPU model. Leaves out branches and removed repositories."""
     removed = exists().where(Repository.name == Commit.repository, Repository.removed_at.is_not(None))
     newest = (
         select(Submission.id)
@@ -117,7 +117,7 @@ def list_submissions_by_id(session: Session, submission_ids: Sequence[int]) -> l
 
 
 def list_regressions_confirmed(session: Session, submission_ids: Sequence[int]) -> list[int]:
-    """Lists the ids of the regressions, without improvements, that these submissions confirmed."""
+    """Lists the ids of the regressions that these submissions confirmed. Leaves out improvements."""
     query = (
         select(Regression.id)
         .join(RegressionSeries, RegressionSeries.regression_id == Regression.id)

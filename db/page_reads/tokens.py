@@ -15,7 +15,7 @@ BUDGET_H = 24
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A token without its secret. `spent_gpu_s` is the GPU time in seconds of its checks in the last BUDGET_H hours."""
+    """A token without its secret. `spent_gpu_s` is the GPU time of the token's checks in the last BUDGET_H hours."""
 
     name: str
     rights: list[str]

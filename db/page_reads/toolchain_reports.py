@@ -15,7 +15,7 @@ from tilewatch.db.query_parts import Query, find_row, read_rows, select_row
 
 @dataclass(frozen=True)
 class ReportRow:
-    """One row of the list of reports. The base is the first of `toolchains`."""
+    """One row of the list of reports. The first of `toolchains` is compared with the others."""
 
     id: int
     toolchains: Sequence[str]
@@ -43,7 +43,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class TimeChange:
-    """The relative change of a time, where 0.02 is 2 % slower. An infinite end of its interval is None."""
+    """The relative change of a time, where 0.02 is 2 % slower. `low` or `high` is None if infinite."""
 
     kind: str
     change: float
@@ -58,7 +58,7 @@ SortedConfig = Annotated[dict[str, Any], AfterValidator(lambda config: dict(sort
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """The verdict on a kernel and problem with the toolchain `head`."""
+    """The verdict on one kernel and problem with the new toolchain `head`."""
 
     kernel: str
     problem: str
@@ -77,7 +77,7 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class LadderRow:
-    """The slowdown of an operator with a toolchain, divided among its dependencies."""
+    """The slowdown of a kernel with a new toolchain, and the share of each dependency in the slowdown."""
 
     kernel: str
     problem: str
@@ -134,12 +134,12 @@ def list_reports_of(session: Session, compilers: tuple[str, str]) -> list[Report
 
 
 def find_report_row(session: Session, report_id: int) -> ReportRow | None:
-    """Returns a report's row in the list of reports; None if there is no such report."""
+    """Returns a report's row in the list of reports; None if the report does not exist."""
     return find_row(session, _reports().where(ToolchainReport.id == report_id), ReportRow)
 
 
 def find_report(session: Session, report_id: int) -> ReportStory | None:
-    """Returns a report with its operators; None if there is no such report or no result yet."""
+    """Returns a report with its operators; None if the report does not exist or has no result."""
     row = find_report_row(session, report_id)
     if row is None or row.safety is None:
         return None

@@ -1,4 +1,4 @@
-"""Reads verdicts on runs, and the smallest change that one night of a series could show."""
+"""Reads verdicts on runs, and the smallest change that one nightly run of a series can detect."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tilewatch.db.row_columns import JudgedSeriesColumns
 
 @dataclass(frozen=True)
 class VerdictRow(JudgedSeriesColumns):
-    """The verdict on a run. The change lies after `good_sha`, up to and including `bad_sha`."""
+    """The verdict on a run. A change, if any, happened after `good_sha` and no later than `bad_sha`."""
 
     origin: str
     verdict: str
@@ -32,7 +32,7 @@ class VerdictRow(JudgedSeriesColumns):
 
 @dataclass(frozen=True)
 class DetectableChange:
-    """The smallest relative change that one night of a series could show."""
+    """The smallest relative change that one nightly run of a series can detect."""
 
     run_id: int
     sha: str
@@ -55,7 +55,7 @@ class UndecidedRow(JudgedSeriesColumns):
 
 
 def list_undecided(session: Session, since: dt.datetime) -> list[UndecidedRow]:
-    """Lists the series whose newest run is undecided and needs a person."""
+    """Lists the series whose newest run is undecided and will not be decided by later runs or replays."""
     later_sweep, later_run, later_commit = aliased(Sweep), aliased(Run), aliased(Commit)
     is_superseded = (
         select(later_run.id)
@@ -125,7 +125,7 @@ def list_verdicts(
 def find_detectable_change(
     session: Session, repository: str, kernel: str, problem: str, gpu_model: str
 ) -> DetectableChange | None:
-    """Returns the smallest change that one night of a series could show; None if its history is too short."""
+    """Returns the smallest change that one nightly run of a series can detect; None with too few earlier runs."""
     query = (
         judged_runs(select_row(DetectableChange, [Verdict, Commit], measured_at=Run.finished_at))
         .where(

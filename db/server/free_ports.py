@@ -40,7 +40,7 @@ def require_free(port: int) -> int:
 
 
 def _draw_port() -> int:
-    """Returns a random port below the ports for outgoing connections, or 0 if too few are below."""
+    """Returns a random port below the ports for outgoing connections, or 0 if there are too few such ports."""
     # An outgoing connection could take a port before the server listens on it (seen on 2026-11-26).
     first_given_away = int(OUTGOING_PORTS.read_text().split()[0])
     below = first_given_away - FIRST_PORT

@@ -1,4 +1,4 @@
-"""Reads the sweeps and replays for a recording, with all their rows."""
+"""Reads sweeps and replays with all their rows, to be written to a recording."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class ExportFilter:
 
 @dataclass(frozen=True)
 class SweepExport:
-    """A sweep with all its stored rows. `params` maps the config ids in `Run.tie` to parameters."""
+    """A sweep with its stored rows. `params` has the parameters of the configs in `Run.tie`, by config id."""
 
     sweep: Sweep
     submission: Submission
@@ -52,7 +52,7 @@ class SweepExport:
 
 @dataclass(frozen=True)
 class ReplayExport:
-    """A replay with its two commits and configs, which perhaps no exported run has."""
+    """A replay with its two commits and configs, which may be absent from the exported sweeps."""
 
     replay: Replay
     good_commit: Commit
@@ -62,7 +62,7 @@ class ReplayExport:
 
 
 def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
-    """Lists the ids of the sweeps that were measured here, the oldest commit first."""
+    """Lists the ids of sweeps with a run that was neither imported nor simulated, the oldest commit first."""
     query = (
         select(Sweep.id)
         .join(Commit, Commit.id == Sweep.commit_id)
@@ -77,7 +77,7 @@ def list_sweeps_to_export(session: Session, wanted: ExportFilter) -> list[int]:
 
 
 def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[ReplayExport]:
-    """Lists the replays that ran here, the oldest first."""
+    """Lists the replays that were neither imported nor simulated, the oldest first."""
     good, bad = aliased(Commit), aliased(Commit)
     good_config, bad_config = aliased(Config), aliased(Config)
     query = (
@@ -97,7 +97,7 @@ def list_replays_to_export(session: Session, wanted: ExportFilter) -> list[Repla
 
 
 def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
-    """Returns a sweep with its rows. Leaves out runs that were not measured here."""
+    """Returns a sweep with its rows. Leaves out imported and simulated runs."""
     sweep = session.get_one(Sweep, sweep_id)
     trials = session.execute(
         select(Trial, Config.params, Compilation)
@@ -122,7 +122,7 @@ def read_sweep_export(session: Session, sweep_id: int) -> SweepExport:
 
 
 def list_own_repositories(session: Session) -> set[str]:
-    """Returns the names of the repositories that have a submission made here."""
+    """Returns the names of the repositories that have a submission that was not imported."""
     query = select(Commit.repository).distinct().join(Submission).where(Submission.recording_id.is_(None))
     return set(session.scalars(query))
 

@@ -42,7 +42,7 @@ class FallenConfig:
 
 
 def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
-    """Lists, for each series with a sweep since a time, its newest compiled sweep and the sweep before it."""
+    """Lists the two newest compiled sweeps of each series, if the newest was made after `since`."""
     keys = series_keys()
     own = _sweeps().where(*is_of_series(keys))
     after = _first_compiled(own, commit_order.newest_first, keys)
@@ -55,7 +55,7 @@ def list_newest_pairs(session: Session, since: dt.datetime) -> list[SweepPair]:
 def list_pairs_since(
     session: Session, kernel: str, gpu_model: str, submission_id: int, *, measured: bool
 ) -> list[SweepPair]:
-    """Lists, for each series of a submission, the sweep before the submission and the series' newest sweep."""
+    """Lists, for each series of a submission, the last sweep before the submission and the newest sweep."""
     # These pairs show whether an alarm that the submission raised still holds.
     named = (Sweep.submission_id == submission_id, Sweep.kernel == kernel, Sweep.gpu_model == gpu_model)
     then = _sweeps().where(*named).subquery()
@@ -77,7 +77,7 @@ def list_pairs_since(
 
 
 def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[FallenConfig]:
-    """Lists the configs that stopped compiling or became wrong between the two sweeps of these pairs."""
+    """Lists the configs that stopped compiling or became wrong from the first to the second sweep of a pair."""
     if not pairs:
         return []
     of = func.unnest([pair.before_id for pair in pairs], [pair.after_id for pair in pairs])
@@ -110,7 +110,7 @@ def list_fallen_configs(session: Session, pairs: Sequence[SweepPair]) -> list[Fa
 
 
 def _sweeps() -> Query:
-    """Returns the query for sweeps of whole search spaces, without imported sweeps."""
+    """Returns the query for sweeps that left out no config. Imported sweeps are not included."""
     return (
         select(
             *(getattr(Sweep, name) for name in SERIES),

@@ -17,7 +17,7 @@ AWAY_S = 900
 
 @dataclass(frozen=True)
 class NodeGpu:
-    """One GPU in its node, with its driver's version; None if it is unknown."""
+    """A GPU with its host and its driver's version, which is None if unknown."""
 
     host: str
     gpu_uuid: str
@@ -45,7 +45,7 @@ def list_available_gpus(session: Session, gpu_model: str) -> list[NodeGpu]:
 
 
 def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], dict[str, float]]:
-    """Returns the sizes of open changes that nodes or toolchains caused, for each kernel and problem."""
+    """Returns the sizes of unresolved changes, by kernel and problem and then by the node or toolchain at fault."""
     query = (
         select(RegressionSeries.kernel, RegressionSeries.problem, Regression.key, RegressionSeries.size)
         .join(Regression, Regression.id == RegressionSeries.regression_id)
@@ -64,7 +64,7 @@ def read_open_causes(session: Session, repository: str, gpu_model: str) -> dict[
 
 
 def list_stranded_jobs(session: Session) -> list[int]:
-    """Lists the ids of jobs that have waited AWAY_S for a GPU that cannot work."""
+    """Lists the ids of jobs that have waited at least AWAY_S seconds for a GPU that cannot work."""
     gpu_uuid = func.split_part(Job.queue, "@", 2)
     # The wait begins after the GPU's last run, because a worker that restarts has no row for seconds.
     last_run_at = select(func.max(Run.finished_at)).where(Run.gpu_uuid == gpu_uuid, Run.origin != "recorded")
@@ -84,14 +84,14 @@ def list_stranded_jobs(session: Session) -> list[int]:
 
 
 def list_confinements(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers, each with the access that its sandbox forbids, such as "network"."""
+    """Lists pairs of a live worker's host and the access that the host's sandbox blocks, such as "network"."""
     kept_from = Worker.toolchain["sandbox"].astext
     query = select(Worker.host, kept_from).where(_lives(), kept_from.is_not(None)).distinct()
     return [(host, level) for host, level in session.execute(query.order_by(Worker.host, kept_from))]
 
 
 def list_needs_of_root(session: Session) -> list[tuple[str, str]]:
-    """Lists the hosts of live workers where commits' host code runs as root, each with the reason."""
+    """Lists pairs of a live worker's host and the reason why the host code of commits runs as root there."""
     reason = Worker.toolchain["as_root"].astext
     query = select(Worker.host, func.min(reason)).where(_lives(), reason.is_not(None)).group_by(Worker.host)
     return [(host, why) for host, why in session.execute(query.order_by(Worker.host))]

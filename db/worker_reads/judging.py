@@ -1,5 +1,5 @@
-"""Queries for the judge: nights, their measurements, and the results of replays. A scope is the runs of one repository,
-GPU model and origin, because the judge compares only such runs."""
+"""Queries for judging runs. Runs are compared only within a scope, which is a repository, a GPU model and an origin
+(measured, simulated or recorded)."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Night:
 
 @dataclass(frozen=True)
 class Scope(Night):
-    """The night to judge, with the repository, the GPU model and the origin of its runs."""
+    """A submission to judge, with the repository, the GPU model and the origin of its runs."""
 
     repository: str
     gpu_model: str
@@ -66,7 +66,7 @@ class UnjudgedNight:
 
 @dataclass(frozen=True)
 class RecordedNight:
-    """A submission that came with a recording, and one of its runs."""
+    """A submission with imported runs. `run_id` is one of the runs."""
 
     run_id: int
     submission_id: int
@@ -93,7 +93,7 @@ class Point:
 
 @dataclass(frozen=True)
 class ExpectedLevel:
-    """A level of times that people marked as expected."""
+    """A change of a kernel's time that people accepted as expected, from position `first_bad` on."""
 
     kernel: str
     problem: str
@@ -103,7 +103,7 @@ class ExpectedLevel:
 
 @dataclass(frozen=True)
 class RegressionRange:
-    """The range of a regression in commit positions, and its worst series with a run."""
+    """The commit positions of a regression, and the run and size of its worst series."""
 
     good_position: int
     bad_position: int
@@ -141,7 +141,7 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class NightBefore:
-    """The newest run of a series from an earlier night, on the same host."""
+    """The newest earlier run of a kernel and problem on the same host."""
 
     run_id: int
     commit_id: int
@@ -163,7 +163,7 @@ _SCOPES = committed_runs(select_row(Scope, [Commit, Sweep, Run]))
 
 
 def list_recorded_nights(session: Session, recording_id: int, run_ids: Sequence[int]) -> list[RecordedNight]:
-    """Lists the nights of a recording and of these runs, in the order in which they are judged."""
+    """Lists the submissions of a recording's runs and of the given runs, in the order of their commits."""
     query = (
         committed_runs(select(func.min(Run.id).label("run_id"), Sweep.submission_id, Sweep.gpu_model, Commit.sha))
         .where(or_(Run.recording_id == recording_id, Run.id == func.any(list(run_ids))))
@@ -178,7 +178,7 @@ def read_scope(session: Session, run_id: int) -> Scope:
 
 
 def list_newest_scopes(session: Session) -> list[Scope]:
-    """Lists the scope of the newest night for each repository, GPU model and origin."""
+    """Lists the newest submission with runs for each repository, GPU model and origin (such as simulated)."""
     query = _SCOPES.ext(distinct_on(Commit.repository, Sweep.gpu_model, Run.origin)).order_by(
         Commit.repository, Sweep.gpu_model, Run.origin, *commit_order.newest_first(), Sweep.submission_id.desc()
     )
@@ -186,7 +186,7 @@ def list_newest_scopes(session: Session) -> list[Scope]:
 
 
 def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[JudgedRun]:
-    """Lists the verdicts on a scope's runs since a day, without weighted totals."""
+    """Lists the verdicts since a day for a repository, GPU model and origin, without weighted totals."""
     query = (
         judged_runs(select(Run.id, func.date(func.timezone("UTC", Run.started_at)), Verdict.verdict))
         .where(
@@ -202,7 +202,7 @@ def list_judged_since(session: Session, scope: Scope, since: dt.date) -> list[Ju
 
 
 def is_measuring(session: Session, submission_id: int) -> bool:
-    """Returns whether a night has an open measure job whose sweep has no run yet."""
+    """Returns whether a submission has an open measure job whose sweep has no run yet."""
     waited_for = select(Job.id).where(
         Job.submission_id == submission_id,
         Job.kind == "measure",
@@ -213,12 +213,12 @@ def is_measuring(session: Session, submission_id: int) -> bool:
 
 
 def is_settled(session: Session, scope: Scope) -> bool:
-    """Returns whether every run of a night has a verdict and no run has an open suspicion."""
+    """Returns whether every run of a submission has a verdict and no open suspicion."""
     return not session.scalar(select(exists(select_runs(scope, _IS_UNSETTLED))))
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists nights with unjudged runs but no open job that will lead to a judge job."""
+    """Lists submissions with unjudged runs and without open jobs other than compile jobs."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)
@@ -245,7 +245,7 @@ def list_unjudged_nights(session: Session, submission_id: int | None = None) -> 
 
 
 def list_nights(session: Session, scope: Scope) -> list[Night]:
-    """Lists the nights up to the scope's night, oldest first, without nights of other commits at its position."""
+    """Lists the submissions up to that of `scope`, oldest first. Leaves out other commits at the same position."""
     measured = (
         select(Run.id)
         .join(Sweep, Sweep.id == Run.sweep_id)
@@ -268,7 +268,7 @@ def list_nights(session: Session, scope: Scope) -> list[Night]:
 
 
 def read_shas(session: Session, scope: Scope) -> dict[int, str]:
-    """Returns the hashes of commits by position, up to the position of the scope's night."""
+    """Returns the hashes of the commits up to the position of `scope`, by position."""
     query = (
         select(Commit.position, Commit.sha)
         .where(Commit.repository == scope.repository, Commit.position <= scope.position)
@@ -278,7 +278,7 @@ def read_shas(session: Session, scope: Scope) -> dict[int, str]:
 
 
 def list_points(session: Session, submission_ids: Sequence[int], origin: str) -> list[Point]:
-    """Lists the kernels' times in these nights, without weighted totals."""
+    """Lists the kernels' times in these submissions, without weighted totals."""
     of_point = select_row(Point, [Sweep, Run, Measurement], run_id=Run.id, time_us=Measurement.median_us)
     query = measured_runs(of_point).where(*_are_points(submission_ids, origin))
     rows = session.execute(query.order_by(Sweep.submission_id, Sweep.kernel, Sweep.problem, Run.id))
@@ -297,7 +297,7 @@ def _are_points(submission_ids: Sequence[int], origin: str) -> tuple[ColumnEleme
 
 
 def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
-    """Lists the levels of times that people marked as expected in a scope."""
+    """Lists the changes that people marked as expected, for a repository, GPU model and origin."""
     query = (
         select(
             RegressionSeries.kernel,
@@ -320,7 +320,7 @@ def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
 
 
 def find_regression_range(session: Session, regression_id: int) -> RegressionRange | None:
-    """Returns the range and the worst series of a regression; None if there is no such regression."""
+    """Returns the range and the worst series of a regression; None if the regression does not exist."""
     good, bad = aliased(Commit), aliased(Commit)
     query = (
         select_row(RegressionRange, [RegressionSeries], good_position=good.position, bad_position=bad.position)
@@ -337,7 +337,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
 def read_nights_before(
     session: Session, submission_ids: Sequence[int], origin: str
 ) -> dict[tuple[str, str, str], NightBefore]:
-    """Returns the newest run in these nights by kernel, problem and host."""
+    """Returns the newest run in these submissions by kernel, problem and host."""
     series = (Sweep.kernel, Sweep.problem, Run.host)
     query = (
         measured_runs(select(*series, Run.id, Commit.id, Commit.sha, Measurement.median_us))
@@ -349,19 +349,19 @@ def read_nights_before(
 
 
 def list_runs(session: Session, scope: Scope) -> list[int]:
-    """Lists the ids of the runs of a scope's night, without weighted totals."""
+    """Lists the ids of a submission's runs, without weighted totals."""
     return list(session.scalars(select_runs(scope, Sweep.kernel != TOTAL).order_by(Run.id)))
 
 
 def select_runs(scope: Scope, *conditions: ColumnElement[bool]) -> Select[int]:
-    """Returns the query for the ids of a night's runs that fulfil the conditions."""
+    """Returns the query for the ids of a submission's runs that fulfil the conditions."""
     query = select(Run.id).join(Sweep, Sweep.id == Run.sweep_id).where(*conditions)
     return query.where(Sweep.submission_id == scope.submission_id, Run.origin == scope.origin)
 
 
 def list_unstored_spans(session: Session, scope: Scope, metric: SpanMetric) -> list[tuple[Sweep, Run, Measurement]]:
-    """Lists the runs of a night whose spans are not stored as a series yet, the oldest run first. A span lasts from the
-    first kernel's start to the last kernel's end."""
+    """Lists the runs whose span is not stored as a series yet, the oldest run first. A span lasts from the start of a
+    run's first kernel to the end of the last kernel."""
     stored = aliased(Run)
     query = (
         select(Sweep, Run, Measurement)
@@ -378,7 +378,7 @@ def list_unstored_spans(session: Session, scope: Scope, metric: SpanMetric) -> l
 
 
 def list_replays(session: Session, scope: Scope, since_position: int) -> list[ReplayFact]:
-    """Lists the replays of a scope whose bad commit is at this position or later, in the order in which they ran."""
+    """Lists the replays with a bad commit at this position or later, the oldest replay first."""
     return _read_replays(
         session,
         _GOOD.repository == scope.repository,
@@ -425,7 +425,7 @@ def _read_replays(session: Session, *conditions: ColumnElement[bool]) -> list[Re
 
 
 def list_replays_of_code(session: Session, repository: str, row: Mapping[str, Any]) -> list[ReplayFact]:
-    """Lists a repository's replays of the two machine codes in `row`, at any commits."""
+    """Lists a repository's replays that compare the same two machine codes as `row`, at any commits."""
     same = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     return _read_replays(
         session, _GOOD.repository == repository, *(getattr(Replay, name) == row[name] for name in same)
@@ -433,7 +433,7 @@ def list_replays_of_code(session: Session, repository: str, row: Mapping[str, An
 
 
 def was_given_up(session: Session, key: str, submission_id: int) -> bool:
-    """Returns whether a night will never get the result of a replay, because a job failed."""
+    """Returns whether all jobs of a replay have ended for this submission, and at least one without success."""
     keys = (*job_keys(key), *job_keys(own_key(key, submission_id)))
     jobs = session.execute(select(Job.submission_id, Job.state).where(Job.key.in_(keys))).all()
     # If the night has jobs of its own for the replay, the jobs of other nights do not count.
@@ -442,12 +442,12 @@ def was_given_up(session: Session, key: str, submission_id: int) -> bool:
 
 
 def is_of_night(session: Session, job_id: int, submission_id: int) -> bool:
-    """Returns whether a job is of the night of this submission."""
+    """Returns whether a job belongs to this submission."""
     return session.get_one(Job, job_id).submission_id == submission_id
 
 
 def own_key(key: str, submission_id: int) -> str:
-    """Returns the key for a night's own jobs of a replay."""
+    """Returns the key of a replay whose jobs belong to one submission only."""
     return f"{key}:night {submission_id}"
 
 

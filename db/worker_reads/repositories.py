@@ -24,7 +24,7 @@ def list_removed(session: Session) -> list[str]:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A fetch that found measured commits gone from a repository's branch, and their number."""
+    """A fetch after which `commits` stored commits are no longer on a repository's branch."""
 
     repository: str
     found_at: dt.datetime
@@ -46,5 +46,5 @@ def list_rewrites(session: Session, since: dt.datetime) -> list[Rewrite]:
 
 
 def find_repository(session: Session, name: str) -> Repository | None:
-    """Returns the repository with this name, even if it was removed; None if there never was such a repository."""
+    """Returns the repository with this name, even if it was removed; None if it was never added."""
     return session.get(Repository, name, populate_existing=True)

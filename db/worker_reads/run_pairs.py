@@ -1,4 +1,4 @@
-"""Reads the newest run of each series beside its run of the night before, for alarms about differences."""
+"""Reads the newest run and the previous run of each series, for alarms about their differences."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ code launches, if that config is known, and the kernel with the config of the ti
 
 @dataclass(frozen=True)
 class RunPair(SeriesColumns):
-    """The newest run of a series, and its run of the night before in fields that begin with `old_`."""
+    """The newest run of a series. Fields that begin with `old_` are from the previous run on the same host."""
 
     host: str
     submission_id: int
@@ -51,7 +51,7 @@ class RunPair(SeriesColumns):
 
 
 def list_newest_run_pairs(session: Session, since: dt.datetime) -> list[RunPair]:
-    """Lists, for each series measured since a time, its newest run with its run of the night before."""
+    """Lists the newest run of each series since a time, with the previous run on the same host."""
     keys = series_keys()
     same = is_of_series(keys)
     newest_first = (*commit_order.newest_first(), Sweep.submission_id.desc(), Run.id.desc())

@@ -48,7 +48,7 @@ RUNS_WITH_COUNTERS = 20
 
 @dataclass(frozen=True)
 class UnmeasuredCode:
-    """Code that a submission needs, with one problem and config that have this code."""
+    """Code that a submission has not measured yet, with one problem and config that use the code."""
 
     code_key: str  # the hash of the code
     problem: str
@@ -75,7 +75,7 @@ class MeasureJob:
 
 @dataclass(frozen=True)
 class CompiledConfig:
-    """A config that has a cubin. `drawn` is True if it is outside its kernel's short list."""
+    """A config with a cubin. `drawn` is True if the config is outside the kernel's short list."""
 
     config_id: int
     params: dict[str, Any]
@@ -86,7 +86,7 @@ class CompiledConfig:
 
 @dataclass(frozen=True)
 class LastSweep:
-    """The last run of a series that tried the kernel's whole short list, or the whole space without a list."""
+    """The last run of a series that tried the kernel's whole short list, or all configs if there is no list."""
 
     swept_at: dt.datetime
     toolchain: Mapping[str, str]
@@ -95,7 +95,7 @@ class LastSweep:
 
 
 def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> list[str]:
-    """Lists the GPU models that have had a worker or a run here. `lately` means within RETIRED_AFTER."""
+    """Lists the GPU models that have a worker or a measured run. `lately` means within RETIRED_AFTER."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     # A worker that restarts has no row for seconds, so its runs count too.
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
@@ -131,7 +131,7 @@ def list_unmeasured(session: Session, submission_id: int, kernel: str) -> list[U
 def read_compiled_keys(
     session: Session, code_keys: Sequence[str], compiler: str, limit_s: float
 ) -> dict[str, str | None]:
-    """Returns the code keys that need no compiling, with the content key of their cubin; None if compiling failed."""
+    """Returns the cubins' content keys by code key; None if compiling failed. Leaves out code still to be compiled."""
     query = select(Compilation.code_key, Compilation.status, Compilation.content_key).where(
         Compilation.compiler == compiler,
         Compilation.code_key == func.any(list(code_keys)),
@@ -145,7 +145,7 @@ def read_compiled_keys(
 
 
 def list_ready_to_measure(session: Session, submission_id: int | None = None, kernel: str | None = None) -> list[int]:
-    """Lists the ids of waiting measure jobs that no open compile job holds up."""
+    """Lists the ids of waiting measure jobs whose code no open compile job will compile."""
     compiling = and_(Job.kind == "compile", Job.state.in_(OPEN_JOB))
     waiting = and_(Job.kind == "measure", Job.state == "waiting")
     if submission_id is not None:
@@ -221,7 +221,7 @@ def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
 
 
 def find_compile_failure(session: Session, sweep_id: int) -> str | None:
-    """Returns why the first config that did not compile failed. Raises NoResultFound if every config compiled."""
+    """Returns the failure of the first config that did not compile. Raises NoResultFound if every config compiled."""
     query = select(Trial.failure).where(Trial.sweep_id == sweep_id, Trial.status == "not_compiled")
     return session.scalars(query.order_by(Trial.config_id).limit(1)).one()
 
@@ -238,7 +238,7 @@ def list_compilers(session: Session, sweep_id: int) -> list[str]:
 
 
 def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, Any], dt.datetime]]:
-    """Lists the details of a series' newest measurements with counters, and when each run ended."""
+    """Lists the details and end times of a series' newest measurements with hardware counters, the oldest first."""
     query = (
         select(Measurement.detail, Run.finished_at)
         .join(Run, Run.id == Measurement.run_id)
@@ -251,7 +251,7 @@ def list_counted(session: Session, facts: SweepFacts) -> list[tuple[dict[str, An
 
 
 def find_last_sweep(session: Session, sweep_id: int, since: dt.datetime) -> LastSweep | None:
-    """Returns a series' last run that tried the whole short list; None if there is none since a time."""
+    """Returns a series' last run that tried the whole short list since a time; None if there is none."""
     this = aliased(Sweep)
     same = and_(*(getattr(this, name) == getattr(Sweep, name) for name in SERIES), this.id == sweep_id)
     query = (
@@ -291,13 +291,13 @@ def is_any_due(session: Session, queues: Collection[str]) -> bool:
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
-    """Returns the measure job with this id and key; None if there is no such job."""
+    """Returns the measure job with this id and key; None if the job does not exist."""
     query = select(Job.sweep_id, Job.priority).where(Job.id == job_id, Job.key == key, Job.kind == "measure")
     return find_row(session, query, MeasureJob)
 
 
 def find_run(session: Session, sweep_id: int) -> int | None:
-    """Returns the id of a sweep's run that was not recorded elsewhere; None if there is none."""
+    """Returns the id of a sweep's first run that was not imported; None if there is none."""
     query = select(Run.id).where(Run.sweep_id == sweep_id, Run.origin != "recorded").order_by(Run.id)
     return session.scalars(query).first()
 
@@ -322,7 +322,7 @@ def list_open_jobs_of_repository(session: Session, name: str) -> list[int]:
 
 
 def find_job_state(session: Session, job_id: int) -> str | None:
-    """Returns the state of a job; None if there is no such job."""
+    """Returns the state of a job; None if the job does not exist."""
     return session.scalar(select(Job.state).where(Job.id == job_id))
 
 

@@ -1,5 +1,5 @@
-"""Reads the times of a language model's problems, from which weighted totals are computed. A total is stored as a sweep
-of the kernel "total", whose problem is the language model's name."""
+"""Reads the times of a language model's problems, whose weighted total is stored as a sweep. The sweep's kernel is
+"total", and its problem is the language model's name."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tilewatch.db.worker_reads.judging import Scope, select_runs
 
 @dataclass(frozen=True)
 class Part:
-    """One problem of a language model, as a run of the night measured it."""
+    """One problem of a language model, with the run that measured it and its weight in the total."""
 
     sweep: Sweep
     run: Run
@@ -26,7 +26,7 @@ class Part:
 
 
 def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
-    """Returns the problems that a night measured for each language model, each from its newest run."""
+    """Returns a submission's measured problems by language model, each problem with its newest run."""
     kernel, baseline = aliased(Measurement), aliased(Measurement)
     query = (
         select(Sweep, Run, kernel, baseline.samples_us, Verdict)
@@ -48,5 +48,5 @@ def list_parts(session: Session, scope: Scope) -> dict[str, list[Part]]:
 
 
 def find_run_of_total(session: Session, scope: Scope, model: str) -> int | None:
-    """Returns the id of the run of a language model's total in a night; None if there is none yet."""
+    """Returns the id of the run with a language model's weighted total; None if there is no total yet."""
     return session.scalar(select_runs(scope, Sweep.kernel == TOTAL, Sweep.problem == model))

@@ -1,5 +1,5 @@
-"""Reads the configs that a series has tried outside its kernel's short list, in one state. A state is the machine code,
-the compiler, the driver version and the search space."""
+"""Reads which configs outside the kernel's short list a series has tried in one state. A state is the machine code, the
+compiler, the driver version and the search space."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ DRIVER = func.split_part(Run.toolchain["driver"].astext, ".", 1)
 
 @dataclass(frozen=True)
 class TriedConfigs:
-    """The configs outside the short list that a series has tried in the state of its newest run."""
+    """The tried configs outside the short list that have the code, compiler and driver of the newest run."""
 
     source_sha256: str
     compiler: str
@@ -33,7 +33,7 @@ class TriedConfigs:
 
 @dataclass(frozen=True)
 class TriedState:
-    """The state of a run, with the number of tried configs."""
+    """How many configs outside the short list were tried with a run's code, compiler, driver and search space."""
 
     certificate: Mapping[str, Any] | None  # of the previous run in this state; None for its first run
     listed: Sequence[int]  # the short list
@@ -42,7 +42,7 @@ class TriedState:
 
 
 def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[str, str], TriedConfigs]:
-    """Returns, by kernel and problem, the tried configs of each series, without kernels that have no short list."""
+    """Returns the tried configs by kernel and problem. Leaves out kernels without a short list."""
     last = (
         _join_runs(select(Sweep.kernel, Sweep.problem, Run.id.label("run_id")))
         .where(Sweep.repository == repository, Sweep.gpu_model == gpu_model)
@@ -106,7 +106,7 @@ def list_tried(session: Session, repository: str, gpu_model: str) -> dict[tuple[
 
 
 def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | None:
-    """Returns the state of a run; None if its kernel has no short list."""
+    """Counts the configs tried with a run's code, compiler and driver; None if the kernel has no short list."""
     of_run = select(Sweep.space, DRIVER.label("driver")).join(Run, Run.sweep_id == Sweep.id).where(Run.id == run_id)
     space, driver = session.execute(of_run).one()
     if "rest" not in space:
@@ -151,7 +151,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
 
 
 def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
-    """Lists, for each series with all configs tried, the largest lead of a config over the short list."""
+    """Lists the share by which the best config beats the short list, for each series with all configs tried."""
     query = (
         _join_runs(select(CERTIFICATE["ahead"].as_float()))
         .where(
@@ -165,7 +165,7 @@ def list_full_looks(session: Session, series: Mapping[str, str]) -> list[float]:
 
 
 def _join_runs(query: Query) -> Query:
-    """Returns a query with joins to the runs of kernels with a short list."""
+    """Adds joins from runs to their sweeps and measurements, for kernels with a short list."""
     return (
         query.select_from(Run)
         .join(Sweep, Sweep.id == Run.sweep_id)

@@ -81,8 +81,8 @@ def list_newest_winners(
 
 @dataclass(frozen=True)
 class ConfigReplay:
-    """The newest replay of a config `base` beside a run's winner or a tied config. The times are empty for equal
-    code."""
+    """A replay of config `base` against `head`, a run's winner or an equally fast config. The times are empty if both
+    configs have equal code."""
 
     run_id: int
     base: Mapping[str, Any]
@@ -94,7 +94,7 @@ class ConfigReplay:
 
 
 def list_config_replays(session: Session, run_ids: Collection[int]) -> list[ConfigReplay]:
-    """Lists, for each of these runs and each other config, the newest replay that has times or found equal code."""
+    """Lists, for each of these runs, the newest replay of each config against the winner or a tied config."""
     base, head, timed = aliased(Config), aliased(Config), aliased(Replay)
     of_codes = ("kernel", "problem", "gpu_model", "axis", "origin", "good_code_sha256", "bad_code_sha256")
     same_codes = [getattr(timed, name) == getattr(Replay, name) for name in of_codes]

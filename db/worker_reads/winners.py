@@ -1,4 +1,4 @@
-"""Queries for the judge: winners, their machine code, and the facts that may explain a run's time."""
+"""Reads the winners of runs, their machine code, and other facts that may explain a run's time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ _SIDES = _select_code(Trial.config_id == Measurement.config_id)
 
 
 def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
-    """Returns the winner of the first run at a commit, by kernel and problem."""
+    """Returns the winners at a commit by kernel and problem, each from the first run."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem)
         .ext(distinct_on(Sweep.kernel, Sweep.problem))
@@ -105,7 +105,7 @@ def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, 
 
 
 def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
-    """Returns the fastest config of the short list for each run that another config won clearly."""
+    """Returns, by run id, the short list's fastest config if a config outside the list was clearly faster."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     # The lead must exceed earlier leads with the same code, compiler and driver by `better_by`.
     ahead, before = (Measurement.detail["certificate"][name].as_float() for name in ("ahead", "ahead_before"))
@@ -161,7 +161,7 @@ def list_last_trials(session: Session, repository: str, gpu_model: str) -> list[
 
 
 def read_measured_commits(session: Session, scope: Scope, kernel: str, problem: str) -> dict[int, int]:
-    """Returns, by position, the ids of the commits up to the scope's night at which a series was measured."""
+    """Returns the ids of the commits at which a series was measured, by position, up to the position of `scope`."""
     query = (
         select(Commit.position, func.min(Commit.id))
         .join(Sweep, Sweep.commit_id == Commit.id)

@@ -1,7 +1,4 @@
-"""The first revision, which changes nothing. db/migrate.py makes new databases from db/models.py.
-
-Revision 0039, after nothing.
-"""
+"""The first revision, 0039, which changes nothing. db/migrate.py makes new databases from db/models.py."""
 
 revision = "0039"
 down_revision = None
