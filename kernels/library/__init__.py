@@ -1,4 +1,4 @@
-"""Holds the kernels that this repository watches. Tilewatch loads their files by path, like those of any repository."""
+"""Holds the kernels that this repository watches. Tilewatch loads each kernel file by its path."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def watched_folder() -> Path:
-    """Returns the folder of kernels that TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY name.
-    Without these environment variables, returns the folder of this module."""
+    """Returns the folder with the kernels to watch, from TILEWATCH_REPOSITORY and TILEWATCH_LIBRARY.
+    The default is this module's folder."""
     repository, library = os.environ.get("TILEWATCH_REPOSITORY"), os.environ.get("TILEWATCH_LIBRARY")
     if not repository and not library:
         return FOLDER

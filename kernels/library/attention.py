@@ -39,7 +39,7 @@ def attention_prefill(q, k, v, out, tile_m: ConstInt, tile_n: ConstInt, head: Co
                       causal: ConstInt, scale: ct.Constant[float], latency: ConstInt, latency_v: ConstInt,
                       value_parts: ConstInt, last_heads):  # fmt: skip
     """Computes out with one thread block per tile of query rows.
-    Masked tiles of keys come last, with at most `tile_m` keys, so that each row sees some of them."""
+    Tiles of keys that need a mask come last, with at most `tile_m` keys each."""
     i, query_head, batch = find_rows(q, k, tile_m, head, shared, last_heads)
     length = k.shape[2]
     x = ct.reshape(
@@ -118,8 +118,8 @@ def find_rows(q, k, tile_m, head, shared, last_heads):
     """Returns the tile of query rows, the query head and the sequence of this thread block.
 
     Thread blocks of query heads that share a KV head run together, because they read the same keys.
-    Causal thread blocks with the most keys start first, because they take the longest time.
-    Thread blocks of the last `last_heads` KV heads are sorted by length together."""
+    With causality, thread blocks with the most keys start first, because they take the longest time.
+    For the last `last_heads` KV heads, all thread blocks run together, with the longest first."""
     tiles = ct.num_tiles(q, axis=2, shape=(1, 1, tile_m, head))
     before = q.shape[0] * k.shape[1] - last_heads
     key_head = min(ct.bid(0) // (tiles * shared), before)
@@ -150,8 +150,8 @@ def attend(scores, values, most, total, acc, scale):
 
 
 def attend_in_halves(scores, values, later_values, most, total, acc, scale):
-    """Returns the result of `attend`, computed in two halves of the keys.
-    Weights of the second half are computed while the first half is multiplied (sm_90, cuda-tile 1.7)."""
+    """Returns the same as `attend`, but takes the keys in two halves.
+    The weights of the second half are computed during the product of the first half (sm_90, cuda-tile 1.7)."""
     half = (scores.shape[0], scores.shape[1] // 2)
     higher = ct.maximum(most, ct.max(scores, axis=1, keepdims=True) * scale)
     kept = ct.exp2(most - higher, flush_to_zero=True)
@@ -163,7 +163,7 @@ def attend_in_halves(scores, values, later_values, most, total, acc, scale):
 
 
 def fold(weights, columns):
-    """Returns the weights added up to `columns` columns. The sum of each row stays the same."""
+    """Returns `columns` partial sums of each row of weights, which add up to the row's sum."""
     rows = weights.shape[0]
     return ct.sum(ct.reshape(weights, (rows, weights.shape[1] // columns, columns)), axis=1)
 
@@ -206,7 +206,7 @@ def _checked(text: str) -> dict[str, int]:
 
 def prefill_space(arch: str) -> Space:
     """Returns the configs. sm_80 has no clusters, and too few registers for tiles of 256 rows.
-    `value_parts` 2 was tried only on sm_90, where it won three of seven sweeps."""
+    `value_parts` of 2 was tried only on sm_90, where it was fastest in three of seven sweeps."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -222,14 +222,14 @@ def prefill_space(arch: str) -> Space:
 
 
 def causal_space(arch: str) -> Space:
-    """Returns the configs of `prefill_space` with several orders of thread blocks (`last_heads`).
-    On Blackwell they also vary `latency_v`, a hint that changes no machine code on other GPUs."""
+    """Returns the configs of `prefill_space`, each with several values of `last_heads` (see `find_rows`).
+    Configs for Blackwell also vary `latency_v`, a hint that changes no machine code on other GPUs."""
     latency_v = (("latency_v", (2, 4)),) if has_clusters(arch) else ()
     return Space((*prefill_space(arch).axes, *latency_v, ("last_heads", (1, 4, 16))))
 
 
 def has_clusters(arch: str) -> bool:
-    """Returns True on Blackwell, where a cluster of thread blocks may share a product."""
+    """Returns True for Blackwell, whose clusters of thread blocks may compute one matrix product together."""
     return arch.startswith(("sm_10", "sm_11", "sm_12"))
 
 
@@ -278,7 +278,7 @@ def prefill_constants(problem: Problem, config: Config) -> tuple[int | float, ..
 
 
 def prefill_scalars(problem: Problem, config: Config) -> Mapping[str, int]:
-    """Returns `last_heads`. It is 1 without causality, because all thread blocks then take equally long."""
+    """Returns the argument `last_heads` of attention_prefill. It is 1 without causality."""
     return {"last_heads": min(config.get("last_heads", 1), problem.sizes["batch"] * problem.sizes["kv_heads"])}
 
 
@@ -301,7 +301,7 @@ def causal_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _attention(q: Any, k: Any, v: Any, xp: Any, *, causal: bool) -> Any:
-    """Returns out, computed for some rows at a time, because all scores of a sequence would not fit in memory."""
+    """Returns the output of attention, computed in blocks of rows to save memory."""
     shared = q.shape[1] // k.shape[1]
     out = xp.empty(q.shape, dtype=xp.float32)
     for batch, head in itertools.product(range(q.shape[0]), range(q.shape[1])):

@@ -43,14 +43,14 @@ def attention_delta(dout, out, delta, tile_m: ConstInt, head: ConstInt):
 def attention_backward(q, k, v, dout, log_sum, delta, dq, dk, dv, tile_m: ConstInt, tile_n: ConstInt,
                        head: ConstInt, shared: ConstInt, scale: ct.Constant[float], whole: ConstInt,
                        heads_together):  # fmt: skip
-    """Computes dq, dk and dv. The first thread blocks compute dk and dv, and the later thread blocks compute dq.
-    No thread blocks add to the same sum, so the order of all sums is fixed.
-    But Q K^T and dout V^T are computed twice.
+    """Computes dk and dv in the first thread blocks, and dq in the other thread blocks.
+    So a single thread block computes each sum, always in the same order.
+    But Q K^T and dout V^T are computed twice, for dk and dv and again for dq.
 
-    Thread blocks of `heads_together` KV heads run together, and the longest loops start first.
-    With more heads, less data is shared in L2. With one head, long loops of the last head would end last.
-    Only tiles on the diagonal are masked, in loops of their own.
-    Masks in all tiles cost 2 and 5 % of the time (H100, 2026-11-27)."""
+    Thread blocks of `heads_together` KV heads run together, and those with the longest loops start first.
+    A larger value shares less data in L2. With a value of 1, the last head's long loops would end last.
+    Only tiles on the diagonal are masked, in separate loops.
+    Masks in all tiles would cost 2 to 5 % of the time (H100, 2026-11-27)."""
     batch = ct.bid(2)
     length = q.shape[2]
     tiles = ct.cdiv(length, tile_m)
@@ -123,8 +123,8 @@ def rows_of(array, batch, head_number, j, rows, head):
 
 
 def numbers_of(array, batch, query_head, j, shape, whole):
-    """Loads one number per query of a tile, as `shape`.
-    If `whole` is 1, tiles divide the sequence, and bounds are not checked."""
+    """Loads one number for each query of tile `j`, in the given shape.
+    If `whole` is 1, all tiles are full, and bounds are not checked."""
     at, line = (batch, query_head, j), (1, 1, shape[0] * shape[1])
     if whole == 1:
         return ct.reshape(ct.load(array, index=at, shape=line, check_bounds=False, allow_tma=False), shape)
@@ -132,7 +132,7 @@ def numbers_of(array, batch, query_head, j, shape, whole):
 
 
 def weigh(x, y, x_v, y_v, logs, scale):
-    """Returns tiles of the softmax weights P and of dout V^T, transposed if x is from K. `logs` are to base 2."""
+    """Returns a tile of softmax weights and a tile of dout V^T, transposed if x comes from K. `logs` has base 2."""
     zeros = ct.full((x.shape[0], y.shape[0]), 0.0, dtype=ct.float32)
     scores = ct.mma(x, ct.transpose(y), zeros)
     return ct.exp2(scores * scale - logs, flush_to_zero=True), ct.mma(x_v, ct.transpose(y_v), zeros)
@@ -235,8 +235,8 @@ def delta_reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Returns the gradients for any log_sum and delta, which are inputs.
-    Computes some rows at a time, because all scores of a long sequence would not fit in memory."""
+    """Returns dq, dk and dv. Takes log_sum and delta from the inputs, and does not compute them.
+    Handles some rows at a time, because all scores of a long sequence would not fit in memory."""
     q, k, v, dout = (inputs[name] for name in ("q", "k", "v", "dout"))
     batches, heads, sequence, head = q.shape
     shared = heads // k.shape[1]
@@ -273,8 +273,8 @@ def delta_flops(problem: Problem) -> int:
 
 
 def flops(problem: Problem) -> int:
-    """Returns the number of operations in five products of queries and keys.
-    Two of the products are computed twice but count once."""
+    """Returns the number of operations of the five matrix products.
+    The two products that the kernel computes twice count once."""
     batch, heads, _, sequence, head = _sizes(problem)
     return 5 * batch * heads * sequence * sequence * head
 
@@ -289,7 +289,7 @@ def least_bytes(problem: Problem) -> int:
 
 
 def weights(problem: Problem) -> Mapping[str, float]:
-    """Returns this launch's weight, 1, in the total `gradient of attention ...`, the time of both launches."""
+    """Returns {name: 1.0}, with the name of the total to which the times of both kernels are added."""
     return {f"gradient of attention {problem.name}": 1.0}
 
 

@@ -1,8 +1,8 @@
 """Attention for one new token of a long sequence, in two launches ("Flash-Decoding", Dao and others, 2023).
-Several thread blocks share the keys of a head. A second kernel joins their results.
+In the first launch several thread blocks share the keys of a head. The second launch joins their results.
 
-Each launch is a kernel of its own.
-Totals named `decode in parts ...` are the time of both launches."""
+Each launch is a separate kernel.
+A total named `decode in parts ...` is the time of both launches."""
 
 import itertools
 import re
@@ -39,7 +39,7 @@ def attention_decode_parts(q, k, v, first_of_part, values, logs, tile_m: ConstIn
 
     q is (batch, KV heads, query heads per KV head, head size). k and v are (batch, KV heads, keys, head size).
     values is float32, (batch, KV heads, parts, query heads per KV head, head size). logs lacks the last axis.
-    first_of_part has each part's first key, a multiple of 128, and then the number of keys."""
+    first_of_part has each part's first key, a multiple of 128. The last element is the number of keys."""
     part, kv_head, batch = ct.bid(0), ct.bid(1), ct.bid(2)
     start = ct.load(first_of_part, index=(part,), shape=(1,)).item()
     end = ct.load(first_of_part, index=(part + 1,), shape=(1,)).item()
@@ -128,7 +128,7 @@ def _keys_of_part(sequence: int, parts: int) -> int:
 
 
 def parts_space(_: str) -> Space:
-    """Returns the configs, equal to the configs of attention_decode in attention.py."""
+    """Returns the same configs as `decode_space` in attention.py."""
     return Space(
         (
             ("tile_n", (32, 64, 128, 256)),

@@ -1,6 +1,6 @@
-"""Kernels that only move data: SiLU-and-multiply, residual add and row softmax in bfloat16, computed in float32.
+"""Memory-bound kernels in bfloat16: SiLU-and-multiply, residual add and row softmax, computed in float32.
 
-Every element is read once and written once, so the baseline is a copy of as many bytes."""
+Each element is read once and written once, so the baseline is a copy of the same number of bytes."""
 
 import re
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ def tiled_space(_: str) -> Space:
 
 
 def rows_space(_: str) -> Space:
-    """Returns the configs for tiles of whole rows. 8 warps have registers for longer rows than 4 warps."""
+    """Returns the configs for tiles of whole rows. Long rows need the registers of 8 warps."""
     return Space(
         (
             ("tile_rows", (1, 2, 4)),
@@ -147,7 +147,7 @@ def softmax_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def tiled_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per tile or, for a persistent kernel, at most as many as the GPU runs at once."""
+    """Returns a grid of one thread block per tile, limited to one wave if `persistent` is 1."""
     across = -(-problem.sizes["columns"] // config["tile_columns"])
     return _blocks(-(-problem.sizes["rows"] // config["tile_rows"]) * across, config, sm_count)
 
@@ -181,7 +181,7 @@ def tolerance(_: Problem) -> float:
 
 
 def silu_flops(problem: Problem) -> int:
-    """Returns the operations: per element an exponential, an addition, a division and a multiplication."""
+    """Counts the operations: per element an exponential, an addition, a division and a multiplication."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
@@ -190,7 +190,7 @@ def add_flops(problem: Problem) -> int:
 
 
 def softmax_flops(problem: Problem) -> int:
-    """Returns the operations: per element a maximum, a subtraction, an exponential, an addition and a division."""
+    """Counts the operations: per element a maximum, a subtraction, an exponential, an addition and a division."""
     return 5 * problem.sizes["rows"] * problem.sizes["columns"]
 
 

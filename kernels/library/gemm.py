@@ -1,7 +1,7 @@
 """Matrix products D = A @ B^T with FP8 operands, bfloat16 results and float32 sums.
 
 A is (M, K) and B is (N, K), both row-major. Tensor Cores read FP8 in this layout.
-DeepGEMM's `fp8_gemm_nt` takes this layout too, so it is timed on the same bytes."""
+DeepGEMM's `fp8_gemm_nt` takes this layout too, and is timed on the same bytes."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ OCCUPANCY = {"sm_120": (1, 2, 4), "sm_121": (1, 2, 4)}
 
 @ct.kernel
 def gemm_fp8_persistent(a, b, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):
-    """Computes D with a persistent kernel: of n thread blocks, number b computes the tiles b, b + n, b + 2n, ...
+    """Computes D with a persistent kernel: thread block b of n computes the tiles b, b + n, b + 2n, ...
 
     The order goes down `group_size_m` tiles before it moves to the next column of tiles.
     So thread blocks that run at the same time share tiles of B in L2."""
@@ -118,7 +118,7 @@ def space(arch: str) -> Space:
 def hinted_space(arch: str) -> Space:
     """Returns configs with the best tiles of gemm_fp8 and all hints for the compiler.
 
-    Hopper has 1920 configs, with fast accumulation. Other GPUs have 4320, and Blackwell has larger clusters."""
+    There are 1920 configs for Hopper, half of them with fast accumulation, and 4320 configs for Blackwell."""
     hopper = arch == "sm_90"
     return Space(
         (
@@ -184,7 +184,7 @@ def tolerance(problem: Problem) -> float:
 def hinted_tolerance(problem: Problem) -> float:
     """Returns `tolerance` plus an allowance for fast accumulation.
 
-    Its truncations all go in one direction, and each is relative to the whole sum over K."""
+    Fast accumulation truncates the whole sum over K at each step, always in one direction."""
     return tolerance(problem) + float(problem.sizes["k"] / 32 * 2.0**-14)
 
 

@@ -1,4 +1,4 @@
-"""FP4 matrix products D = A @ B^T on Blackwell, with a scale per 16 of K, as in NVFP4 checkpoints.
+"""FP4 matrix products D = A @ B^T on Blackwell, with a scale per 16 elements of K, as in NVFP4 checkpoints.
 
 One byte holds two elements of K, so A is (M, K / 2) bytes and B is (N, K / 2) bytes.
 The kernel unpacks these bytes, because cuTile has the type float4_e2m1fn only for tiles.

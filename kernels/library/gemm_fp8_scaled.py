@@ -1,8 +1,8 @@
 """Block-scaled FP8 matrix products D = A @ B^T, with DeepGEMM's scales. A is (M, K) and B is (N, K).
 
-On Hopper scales are float32: one per row and 128 of K for A, and one per 128x128 block for B.
-The Tensor Core's short sums are added up in float32 every 128 of K, as DeepGEMM does.
-On Blackwell the Tensor Cores apply the scales: powers of two, one per row and 128 of K, or 32 of K (MXFP8)."""
+On Hopper, A has a float32 scale per row and 128 elements of K. B has a float32 scale per 128x128 block.
+After every 128 elements of K, the Tensor Core's sum is scaled and added up in float32, as in DeepGEMM.
+On Blackwell the Tensor Cores apply the scales: powers of two, per row and 128 elements of K (MXFP8: 32)."""
 
 import re
 from collections.abc import Mapping
@@ -55,18 +55,18 @@ def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstIn
                                group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, edge: ConstInt,
                                even: ConstInt, rest: ConstInt, split: ConstInt, added_n: ConstInt,
                                block_per_tile: ConstInt, apart: ConstInt):  # fmt: skip
-    """Computes D on Hopper. `steps` blocks of K are loaded together.
+    """Computes D on Hopper. Each round of the loop over K multiplies `steps` blocks of 128 elements.
     scale_a is (K / 128, M), and scale_b is (N / 128, K / 128).
 
-    A tile wider than BLOCK is computed as two products, each with its own scale of B.
-    `edge` says how the last rows end. `even` is 1 if the tiles along M are a multiple of `group_size_m`.
-    `rest` blocks of K are left after whole rounds. `split` thread blocks share a tile, each with a part of K.
+    A tile wider than 128 columns is computed as two products, because each has its own scale of B.
+    `edge` says how the last of the tiles along M ends (see WHOLE). `even` is 1 if `group_size_m` divides their number.
+    `rest` blocks of K are left after the last round. `split` thread blocks share a tile, each with a part of K.
 
-    With `apart` the second product of a tile follows the first.
-    A thread then needs registers for the values of only one product.
+    If `apart` is 1, the two products of a tile run one after the other.
+    A thread then needs registers for only one product.
 
-    With `added_n` a tile has that many more columns, from the end of D (see gemm_steps.py).
-    With `block_per_tile` each thread block computes one tile. A loop over tiles of 64x64 would spill 312 bytes."""
+    `added_n` columns from the end of D are added to each tile (see gemm_steps.py).
+    If `block_per_tile` is 1, each thread block computes one tile. A loop over 64x64 tiles would spill 312 bytes."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
     tiles_n = ct.cdiv(b.shape[0], tile_n + added_n)
     if split > 1:
@@ -84,11 +84,11 @@ def gemm_fp8_scaled_persistent(a, b, scale_a, scale_b, d, parts, tile_m: ConstIn
 
 
 def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, latency, steps, edge, rest, apart):
-    """Computes tile (i, j) of D. Each block of K takes one product, or two if the tile is wider than BLOCK.
-    Added columns take one product more.
+    """Computes tile (i, j) of D with one product per block of K, or two if the tile is wider than 128 columns.
+    Added columns take another product.
 
-    A tile must not lie outside of its array.
-    So if N ends within the left product, the right product is the left product again, or zero."""
+    If N ends within the left half of the tile, the right half has no columns.
+    The right product then repeats the left product or is zero, because a tile must not lie outside of its array."""
     if added_n > 0:
         added = min(tiles_n * (tile_n // added_n) + j, ct.num_tiles(b, axis=0, shape=(added_n, 128)) - 1)
         if tile_n > 128:
@@ -106,10 +106,10 @@ def any_tile(a, b, scale_a, scale_b, d, i, j, tiles_n, tile_m, tile_n, added_n, 
 
 
 def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, edge, rest):
-    """Computes tile (i, j) of D. All its columns must share a scale of B.
+    """Computes tile (i, j) of D. All columns of the tile must share a scale of B.
 
-    The `rest` blocks of K come after the loop. Products with a rest once loaded all blocks one at a time:
-    they ran at 0.44 to 0.60 of DeepGEMM's speed, and others at 0.85 to 0.96 (H200, 2026-11-22)."""
+    Each round of the loop takes `steps` blocks of K, and the last `rest` blocks come after the loop.
+    Loops over single blocks ran at 0.44 to 0.60 of DeepGEMM, other loops at 0.85 to 0.96 (H200, 2026-11-22)."""
     acc = ct.full((tile_n, tile_m) if tile_m < 64 else (tile_m, tile_n), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     for several in range(rounds):
@@ -121,12 +121,12 @@ def one_tile(a, b, scale_a, scale_b, d, i, j, tile_m, tile_n, latency, steps, ed
 
 
 def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, latency, steps, edge, rest, split):
-    """Computes tile (i, j) of D over share number `part` of `split` shares of K.
-    The last share includes the blocks of K that are left after whole rounds.
+    """Computes tile (i, j) of D over part number `part` of `split` parts of K.
+    The last part also has the blocks of K that are left after the last round.
 
-    All thread blocks of a tile but the last write their sums into `parts`. The last adds all sums and writes D.
-    It waits only for thread blocks with lower numbers, which have started earlier.
-    It computes one round more, so that the sums are there when it looks for them:
+    A tile's last thread block adds up all sums and writes D. The other thread blocks write their sums to `parts`.
+    The last thread block waits only for thread blocks with lower numbers, which have started earlier.
+    The last part is one round longer, so that the other sums are complete when they are needed:
     12.8 instead of 13.5 us for 64x2112x7168 (an H100, 2026-11-26)."""
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     shared = max(rounds - 1, 0)
@@ -145,7 +145,7 @@ def one_part(a, b, scale_a, scale_b, d, parts, i, j, part, tile_m, tile_n, laten
 
 
 def add_parts(acc, parts, first, count):
-    """Returns `acc` plus `count` partial sums from slot `first` on. They are added in a fixed order.
+    """Returns `acc` plus the partial sums in `count` slots of `parts`, from slot `first`, in a fixed order.
     Waits for all partial sums, and resets their slots to NOTHING for the next launch.
 
     A slot is complete if none of its elements is NOTHING.
@@ -176,15 +176,15 @@ def add_parts(acc, parts, first, count):
 
 
 def look_again(parts):
-    """Makes later loads read memory again, by a store to the last row of `parts`, which is never read.
+    """Writes to the last row of `parts`, which is never read, so that later loads read memory again.
 
-    Without this store the compiler merges two loads, whatever their memory order.
-    It had moved the loads out of the waiting loop (tileiras 13.4.92; an H200, 2026-11-23)."""
+    Without this store the compiler merges loads, whatever their memory order.
+    The compiler would also move the loads out of the waiting loop (tileiras 13.4.92; an H200, 2026-11-23)."""
     give(parts, parts.shape[0] - 1, ct.full((1, 1), NOTHING, dtype=ct.int32))
 
 
 def give(parts, number, bits):
-    """Writes `bits`, such as a partial sum, to a slot of `parts` for another thread block."""
+    """Writes the tile `bits`, a partial sum or NOTHING, to slot `number` of `parts`."""
     ct.store(
         parts,
         index=(number, 0),
@@ -212,7 +212,7 @@ def one_product(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n, latency, e
 
 
 def two_tiles(a, b, scale_a, scale_b, d, i, j, other, tile_m, latency, steps, edge, rest):
-    """Computes tiles (i, j) and (i, other) of D, 128 columns each. Loads their common rows of A once."""
+    """Computes tiles (i, j) and (i, other) of D, 128 columns each, and loads the rows of A once for both tiles."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
@@ -242,14 +242,14 @@ def two_products(left, right, a, b, scale_a, scale_b, i, j, other, k, tile_m, la
 
 
 def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, latency, steps, edge, rest):
-    """Computes tile (i, j) of D, 128 columns, and then tile (i, other), `other_n` columns.
+    """Computes tile (i, j) of D with 128 columns, and tile (i, other) with `other_n` columns.
 
-    If the tiles lie `beside` each other, one load brings B for both, and one store writes D.
-    With two loads the second product would wait for a barrier of its own.
+    If `beside`, the tiles are neighbours, so that one load reads B for both tiles, and one store writes both tiles.
+    With two loads the second product would wait for another barrier.
 
     Scales are loaded one round ahead, between the two products.
     So the compiler computes the scales' addresses while the second product runs, at no cost.
-    Scales of a round's last step are loaded one step earlier, so that they arrive in time:
+    The scales of a round's last step are loaded one step earlier, so that they arrive in time:
     190 instead of 199 us for 4096x4096x7168 (an H100, 2026-11-26)."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = ct.full((tile_m, other_n), 0.0, dtype=ct.float32)
@@ -287,11 +287,11 @@ def two_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, beside, l
 
 
 def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency, steps, edge, rest):
-    """Computes tiles (i, j) and (i, j + 1) of D, 128 columns each, and then tile (i, other), `other_n` columns.
-    The three products follow each other.
+    """Computes tiles (i, j) and (i, j + 1) of D with 128 columns, and tile (i, other) with `other_n` columns.
+    The three products run one after the other.
 
     Scales are loaded only one step ahead, because the scales of a whole round would need too many registers.
-    8192x576x7168 takes 65.2 us like this, and 73.8 us with the scales of a round.
+    8192x576x7168 takes 65.2 us with scales one step ahead, and 73.8 us with scales one round ahead.
     Two waves of 128x160 tiles take 75.4 us (an H100, 2026-11-26)."""
     left = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     right = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
@@ -318,7 +318,7 @@ def three_parts(a, b, scale_a, scale_b, d, i, j, other, tile_m, other_n, latency
 
 
 def three_products(sums, scales, a, b, scale_a, scale_b, i, j, other, k, tile_m, other_n, latency, edge, once):
-    """Returns `sums` plus the scaled products of block k of K, and the scales of block k + 1."""
+    """Returns a pair: `sums` plus the three scaled products of block k of K, and the scales of block k + 1."""
     left, right, added = sums
     rows, of_left, of_right, of_added = scales
     x, y, z = load_parts(a, b, i, j, j + 1, k, tile_m, 128, True, latency, edge)
@@ -338,8 +338,8 @@ def scales_of_three(scale_a, scale_b, i, j, other, k, tile_m, other_n, edge):
 
 
 def blocks_past(steps, rest):
-    """Returns how many blocks past the end of K fill up the last round. Their products are not added.
-    It is 0 if `rest` is 0 or 1. A single block comes after the loop.
+    """Returns the number of blocks past the end of K that fill up the last round. Their products are not added.
+    The number is 0 if `rest` is 1, because a single block is computed after the loop.
 
     Two or three blocks after the loop would share the loop's memory: 58.5 instead of 54.5 us for 5447x1520x3712.
     One block after the loop costs less than two blocks past the end:
@@ -348,21 +348,21 @@ def blocks_past(steps, rest):
 
 
 def in_round(k, step, steps, past, tiles_k):
-    """Returns the block of K for a step of the round that starts at block k, at most the last block."""
+    """Returns k + step, the block of K that a step multiplies, but at most the last block of K."""
     return min(k + step, tiles_k - 1) if step >= steps - past else k + step
 
 
 def times_in_round(k, step, steps, past, tiles_k):
-    """Returns 1 if the product of this step is added, or 0 if the step is past the end of K."""
+    """Returns 1, or 0 for a step past the end of K, whose product is not added."""
     return min(max(tiles_k - (k + step), 0), 1) if step >= steps - past else min(tiles_k, 1)
 
 
 def asked(step, steps):
-    """Returns for how many steps of the next round the scales have been loaded before this step.
+    """Returns the number of steps of the next round whose scales are loaded before the given step.
 
     Of three or four steps, the first loads the scales of one step, and the second loads the scales of two steps.
-    Hopper counts loads on six scoreboards, so a wait may be for a later load.
-    In the reverse order five of nine kernels waited like this:
+    Hopper tracks loads with six scoreboards, so an instruction may also wait for a later load.
+    In the reverse order, five of nine kernels had such waits:
     188.0 instead of 183.9 us for 4096x4096x7168 (an H100, 2026-11-26)."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
@@ -404,7 +404,7 @@ def add_once(acc, product, scale, once):
 
 
 def load_rows(a, i, k, tile_m, latency, edge):
-    """Loads block k of K of the i-th tile of rows of A, (tile_m, 128)."""
+    """Loads a tile (tile_m, 128) of A: block k of K for the i-th tile of rows."""
     if edge == MOVED_UP:
         view = a.tiled_view((tile_m, 128), traversal_steps=(1, 128))
         return view.load((first_row(a.shape[0], i, tile_m), k), latency=hint(latency))
@@ -412,7 +412,7 @@ def load_rows(a, i, k, tile_m, latency, edge):
 
 
 def store_rows(d, i, j, tile, tile_m, edge):
-    """Writes a tile to the i-th tile of rows and the j-th tile of columns of D."""
+    """Writes a tile to D, at tile row i and tile column j."""
     if edge == MOVED_UP:
         view = d.tiled_view(tile.shape, traversal_steps=(1, tile.shape[1]))
         view.store((first_row(d.shape[0], i, tile_m), j), tile)
@@ -421,11 +421,11 @@ def store_rows(d, i, j, tile, tile_m, edge):
 
 
 def of_rows(scale_a, i, k, tile_m, edge):
-    """Loads the scales of a tile's rows, (1, tile_m).
+    """Loads the scales of the i-th tile of rows in block k of K, (1, tile_m).
 
     TMA is not used, because each step would wait for a barrier of all warps.
-    Bounds are checked only if A has fewer rows than a tile, because a check is a branch.
-    1871x2880x4736 took 58.2 us with a check in the last tile, and 51.1 us without checks (H100s, 2026-11-27)."""
+    Bounds are checked only if A has fewer rows than a tile, because each check costs a branch.
+    1871x2880x4736 took 58.2 us with a bounds check, and 51.1 us without (H100s, 2026-11-27)."""
     if edge == MOVED_UP:
         view = scale_a.tiled_view((1, tile_m), traversal_steps=(1, 1))
         first = first_row(scale_a.shape[1], i, tile_m)
@@ -442,7 +442,7 @@ def of_rows(scale_a, i, k, tile_m, edge):
 
 
 def first_row(rows, i, tile_m):
-    """Returns the first row of tile i. The last tile is moved up so that it ends with the last row."""
+    """Returns the first row of tile i. The last tile may start earlier, so that it ends at the last row."""
     return min(i * tile_m, rows - tile_m)
 
 
@@ -459,8 +459,8 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m, even):
     """Returns the position (i, j) of a tile.
     The order goes down `group_size_m` tiles before it moves to the next column of tiles.
 
-    With `even` all groups have the same number of rows, so two of three divisions are by a constant.
-    The three divisions take some hundred cycles at the start of each tile."""
+    If `even` is 1, all groups have the same number of rows, so two of the three divisors are constants.
+    Otherwise the three divisions take some hundred cycles at the start of each tile."""
     tiles_per_group = group_size_m * tiles_n
     group = tile // tiles_per_group
     first_m = group * group_size_m
@@ -495,7 +495,7 @@ def gemm_fp8_block_scaled(a, b, scale_a, scale_b, d, tile_m: ConstInt, tile_n: C
 
 
 def _per_32(scale, block):
-    """Returns scales (rows, K / 32), made by repeating scales per `block` of K."""
+    """Returns one scale per 32 elements of K, by repeating scales that are each for `block` elements."""
     rows, blocks = scale.shape
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, block // 32))
     return ct.reshape(repeated, (rows, blocks * block // 32))
@@ -540,7 +540,7 @@ def hopper_space(arch: str) -> Space:
 
 def can_work(config: Config) -> bool:
     """Returns False if a tile's sums take all registers of a thread.
-    Returns False also if the config would do the same as another config."""
+    Also returns False for a config that computes the same as another config."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config["added_n"]) // threads
     has_parts = config["blocks_per_tile"] < 2 or config["tile_n"] <= BLOCK
@@ -571,7 +571,7 @@ def blackwell_space(arch: str) -> Space:
 
 
 def has_few_rows(config: Config) -> bool:
-    """Returns False if operands are swapped without need. Only tiles with few rows of A need the swap."""
+    """Returns whether `swap_ab` suits the tile. Only tiles with few rows of A gain from the swap."""
     return config["tile_m"] < 128 <= config["tile_n"] if config["swap_ab"] else config["tile_m"] >= 64
 
 
@@ -627,20 +627,20 @@ def hopper_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def _has_half_the_registers(config: Config) -> bool:
-    """Returns True if a thread holds 128 or more sums, and so has registers for only 64 more values."""
+    """Returns True if a thread holds 128 or more sums, which leaves few registers for other values."""
     return config["tile_m"] * config["tile_n"] >= 128 * 32 * config.get("num_worker_warps", 8)
 
 
 def parts_of_a_tile(problem: Problem, config: Config) -> int:
     """Returns the number of thread blocks that share a tile.
-    It is 1 if the array `parts` has no room for their partial sums."""
+    The number is 1 if the array `parts` has too few slots for all partial sums."""
     split = max(1, config.get("blocks_per_tile", 0))
     has_place = config["tile_n"] <= BLOCK and count_tiles(problem, config) * split <= MOST_PARTS
     return split if has_place else 1
 
 
 def columns_added(config: Config) -> int:
-    """Returns the number of columns added to a tile, or 0 if the tile is too small or shared."""
+    """Returns the number of columns added to a tile. Small tiles, and tiles that thread blocks share, get 0."""
     is_large = config["tile_n"] >= BLOCK and config["tile_m"] >= 64
     return config.get("added_n", 0) if is_large and config.get("blocks_per_tile", 0) < 2 else 0
 
@@ -651,14 +651,14 @@ def blackwell_constants(_: Problem, config: Config, block: int = BLOCK) -> tuple
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many thread blocks as run at once, or fewer if power limits the GPU."""
+    """Returns a grid of at most one wave of thread blocks, and a smaller grid if power limits the GPU."""
     tiles, at_once = count_tiles(problem, config), max(1, sm_count // config["num_ctas"]) * config["occupancy"]
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once), 1, 1
 
 
 def hopper_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns the grid: one thread block per tile, per part of a tile, or as many as run at once."""
+    """Returns the grid: one thread block per tile, one per part of a tile, or the result of `grid`."""
     split = parts_of_a_tile(problem, config)
     wide = {**config, "tile_n": config["tile_n"] + columns_added(config)}
     if split > 1 or config.get("blocks_per_tile", 0) == 1:

@@ -1,12 +1,12 @@
-"""Matrix products D = op(A) @ op(B) in every type and layout, by the three kernels of the tutorials.
+"""Matrix products D = op(A) @ op(B) for several types and all layouts, by three kernels as in tutorials.
 
-They are a tutorial kernel with 16x16 tiles, a tiled kernel and a persistent kernel.
-All are watched, to plot the gain of each step.
+The first kernel has 16x16 tiles, the second has larger tiles, and the third is persistent.
+All three are timed, to plot the gain of each step.
 Sums are float32. Float32 operands are used as TF32.
 
 The persistent kernel has one name per layout, gemm_nn to gemm_tt. The letters stand for A and B.
 "t" means that the operand is transposed in memory: A as (K, M), B as (N, K).
-The sizes in a problem's name would not show the layout of square operands."""
+The kernel's name has the layout, because sizes do not show the layout of square operands."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ LARGEST_SIDE = 1 << 20
 
 @dataclass(frozen=True)
 class Type:
-    """The data types of A, B and D, their bytes, and the allowed rounding error relative to the largest output."""
+    """The types of operands and results, their bytes per element, and the allowed relative rounding error."""
 
     operand: str
     result: str
@@ -63,8 +63,8 @@ def gemm_tiled_swizzled(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt,
                         tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
     """Computes D with one thread block per tile.
 
-    The order goes down `group_size_m` tiles before it moves along N. A `group_size_m` of 1 only goes along N.
-    Thread blocks that run together then share tiles of B in L2."""
+    The order goes down `group_size_m` tiles before it moves along N, so that thread blocks share tiles of B in L2.
+    With a `group_size_m` of 1, the order goes along N only."""
     tiles_m = ct.num_tiles(d, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=1, shape=(tile_m, tile_n))
     i, j = swizzled(ct.bid(0), tiles_m, tiles_n, group_size_m)
@@ -79,18 +79,18 @@ def gemm_tiled_swizzled(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt,
 def gemm_persistent_walk(a, b, d, a_transposed: ConstInt, b_transposed: ConstInt, tile_m: ConstInt,
                          tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt, latency: ConstInt,
                          added_n: ConstInt, tiles_per_block: ConstInt, swap_ab: ConstInt):  # fmt: skip
-    """Computes D with as many thread blocks as run at once: of n, number b computes the tiles b, b + n, ...
+    """Computes D with n thread blocks: thread block b computes the tiles b, b + n, b + 2n, ...
 
-    With `added_n` a tile has that many more columns, from the end of D.
-    So its width need not be a power of two.
-    With powers of two the last wave of thread blocks is sometimes almost empty.
+    `added_n` columns from the end of D are added to each tile.
+    So the width of a tile need not be a power of two.
+    With only powers of two, the last wave of thread blocks is sometimes almost empty.
 
-    With `tiles_per_block` over 0 each thread block computes that many tiles, without a loop.
-    In a loop over tiles the compiler waits for each instruction of some tiles (tileiras 13.4.92):
+    If `tiles_per_block` is over 0, each thread block computes that many tiles, without a loop.
+    In a loop over tiles of some sizes, the kernel waits for each instruction (tileiras 13.4.92):
     246 instead of 175 us for bfloat16 4096x2112x7168 (an H200, 2026-11-24).
     Two tiles per thread block took 175 us, and one tile took 182 us (an H100, 2026-11-26).
 
-    With `swap_ab` the product is D^T = op(B)^T @ op(A)^T. Then `tile_m` counts columns of D,
+    If `swap_ab` is 1, the product is D^T = op(B)^T @ op(A)^T. Then `tile_m` counts columns of D,
     and `tile_n` and `added_n` count rows of D."""
     if swap_ab == 1:
         walk(b, a, d, 1 - b_transposed, 1 - a_transposed, tile_m, tile_n, tile_k, group_size_m, latency, added_n,
@@ -149,10 +149,10 @@ def one_tile(a, b, d, i, j, tiles_n, tiles_k, a_transposed, b_transposed, tile_m
 
 
 def store(d, i, j, acc, swapped):
-    """Writes `acc` to tile (i, j) of D, or its transpose to tile (j, i) if `swapped` is 1.
+    """Writes `acc` to tile (i, j) of D. If `swapped` is 1, writes the transpose to tile (j, i).
 
-    The transpose is written 64 rows at a time, because more rows would take too much shared memory:
-    126.7 instead of 112.2 us for FP8 320x32576x7168 (an H200, 2026-11-26)."""
+    The transpose is written 64 rows at a time, because more rows would take too much shared memory.
+    With more rows, FP8 320x32576x7168 took 126.7 instead of 112.2 us (an H200, 2026-11-26)."""
     if swapped == 1:
         rows = acc.shape[1] if d.dtype == ct.float32 else min(acc.shape[1], 64)
         parts = acc.shape[1] // rows
@@ -175,7 +175,7 @@ def swizzled(tile, tiles_m, tiles_n, group_size_m):
 
 def operands(a, b, i, j, k, tile_m, tile_n, tile_k, a_transposed, b_transposed, latency):
     """Loads tile (i, k) of op(A), (tile_m, tile_k), and tile (k, j) of op(B), (tile_k, tile_n).
-    Operands that are transposed in memory are turned while they are loaded."""
+    Operands that are transposed in memory are transposed back by the load."""
     x = ct.load(
         a,
         index=(i, k),
@@ -227,9 +227,9 @@ def tutorial_space(_: str) -> Space:
 
 
 def tiled_space(arch: str) -> Space:
-    """Returns configs with tiles of moderate sizes. A `group_size_m` of 1 shows the gain of larger groups.
+    """Returns configs with moderate tile sizes, and with a `group_size_m` of 1 to show the gain of larger groups.
 
-    B200 and B300 also get THE_GUIDES, which other GPUs cannot compile within the limits of time and memory."""
+    B200 and B300 also get THE_GUIDES, a config that other GPUs cannot compile within the limits of time and memory."""
     sides, depths = ((64, 128), (32, 64)) if is_before_hopper(arch) else ((64, 128, 256), (64, 128))
     if arch.startswith("sm_10"):
         return _tiled((*sides, 512), (*depths, 512), (1, 2, 8), _is_for_b200)
@@ -267,7 +267,7 @@ Axes = tuple[tuple[str, tuple[int, ...]], ...]
 
 def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> Space:
     """Returns the configs of the persistent kernel: tiles, clusters and thread blocks per multiprocessor.
-    On Hopper they also have the axes `hopper_axes`."""
+    Configs for Hopper also have the axes `hopper_axes`."""
     consumer = arch in ("sm_120", "sm_121")
     sides = (64, 128) if is_before_hopper(arch) else (64, 128, 256)
     clusters = (1, 2, 4) if arch.startswith(("sm_10", "sm_11")) else (1,) if is_before_hopper(arch) else (1, 2)
@@ -287,7 +287,7 @@ def persistent_space(arch: str, tile_k: tuple[int, ...], hopper_axes: Axes) -> S
 
 
 def is_no_mirror(config: Config) -> bool:
-    """Returns False if operands are swapped without need. Only tiles with 64 rows of D need `swap_ab`."""
+    """Returns False for a needless `swap_ab`. Only tiles with 64 rows of D need the swap."""
     return not config.get("swap_ab", 0) or config["tile_m"] > config["tile_n"] == 64
 
 
@@ -298,22 +298,22 @@ def is_before_hopper(arch: str) -> bool:
 
 
 def has_registers(config: Config) -> bool:
-    """Returns True if the sums of a tile leave registers of a Hopper thread for other values."""
+    """Returns True if a thread on Hopper has registers left besides the sums of its tile."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * (config["tile_n"] + config.get("added_n", 0)) // (threads * config["num_ctas"])
     return sums < min(255, 65536 // (threads * config["occupancy"]))
 
 
 def latency_of(problem: Problem, config: Config) -> int:
-    """Returns the latency hint for loads, or 0 for no hint. Configs that loop over tiles get 0: hints slow them.
-    Kernels without the axis `added_n` get 0 too:
+    """Returns the latency hint for loads, or 0 for no hint. Configs that loop over tiles get 0: hints slow them down.
+    Kernels without the axis `added_n` also get 0:
     `gemm_nn` 1024x1024x1024 took 6.6 us without a hint, and 6.7 us with a hint of 4 (an H100, 2026-11-27).
 
-    Tiles with added columns get 6: 233.5 instead of 245.2 us for 320x32576x7168 in bfloat16 (an H100, 2026-11-26).
-    128x144 and swapped 128x272 get 8: 4096x576x7168 took 30.2 instead of 32.0 us in FP8.
+    Tiles with added columns get 6: 233.5 instead of 245.2 us for bfloat16 320x32576x7168 (an H100, 2026-11-26).
+    Tiles of 128x144, and swapped tiles of 128x272, get 8: FP8 4096x576x7168 took 30.2 instead of 32.0 us.
     Other tiles lost 3 to 38 % with a hint of 8.
-    Without added columns, 4 warps with types of two bytes get 4: 156x2480x4544 took 17.1 instead of 18.5 us.
-    FP8 512x1792x16384 would take 37.9 instead of 33.4 us with that hint (H100s, 2026-11-27)."""
+    Without added columns, types of two bytes with 4 warps get 4: 156x2480x4544 took 17.1 instead of 18.5 us.
+    With a hint of 4, FP8 512x1792x16384 would take 37.9 instead of 33.4 us (H100s, 2026-11-27)."""
     if not config.get("tiles_per_block", 0) or "added_n" not in config:
         return 0
     if config["added_n"] == 0:
@@ -336,7 +336,7 @@ def tiled_grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]
 
 
 def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per `tiles_per_block` tiles, or the result of `blocks_of_a_walk` if it is 0."""
+    """Returns the grid. If `tiles_per_block` is 0, `blocks_of_a_walk` chooses the number of thread blocks."""
     tile = config["tile_m"], config["tile_n"] + config.get("added_n", 0)
     tiles_m, tiles_n = _tiles(problem, *(reversed(tile) if config.get("swap_ab", 0) else tile))
     if config.get("tiles_per_block", 0):
@@ -347,10 +347,10 @@ def persistent_grid(problem: Problem, config: Config, sm_count: int) -> tuple[in
 
 
 def blocks_of_a_walk(tiles: int, at_once: int, is_power_limited: bool) -> int:
-    """Returns how many thread blocks share the tiles: as many as run at once, or fewer if power limits the GPU.
+    """Returns the number of thread blocks that share the tiles: at most one wave, and fewer if power limits the GPU.
 
     Fewer thread blocks run at a higher clock: 303.2 instead of 306.1 us for bfloat16 4096x4096x7168.
-    Their number is the smallest that needs no more waves.
+    The number is the smallest that gives no thread block more tiles.
     Products with short K keep all thread blocks, because they wait for D to be written:
     208.5 us for 4096x32768x512, and 235.0 us with fewer thread blocks (H100s, 2026-11-26)."""
     return -(-tiles // -(-tiles // at_once)) if is_power_limited else min(tiles, at_once)
@@ -390,7 +390,7 @@ def _kernel(
     grid: Callable[[Problem, Config, int], tuple[int, int, int]],
     baselines: tuple[str, ...],
 ) -> Kernel:
-    """Returns the kernel for one layout of A and B, such as "nt", in which only B is transposed in memory."""
+    """Returns the Kernel for a layout such as "nt", in which B is transposed in memory and A is not."""
     a_transposed, b_transposed = (int(letter == "t") for letter in layout)
 
     def parsed(text: str) -> Problem:

@@ -1,9 +1,9 @@
-"""Grouped matrix products: many small products of one shape in one launch, for mixture-of-experts layers.
+"""Grouped matrix products: many small products in one launch, for mixture-of-experts layers.
 
-Rows of A belong to groups, each with its own B. FP8 operands have the scales of gemm_fp8_scaled.
+Each group has some rows of A and its own B. FP8 operands have scales as in gemm_fp8_scaled.
 In the contiguous layout groups follow each other, and each group starts at a multiple of 128 rows.
-In the masked layout each group has room for ROOM rows, of which some are used.
-Along K each group has a share of K, as in the backward pass.
+In the masked layout each group has space for ROOM rows, of which only some are used.
+In kernels named along_k each group has a part of K instead of rows, as in the backward pass.
 
 Rows of D that only pad a group may hold any values."""
 
@@ -48,12 +48,12 @@ ZERO = ct.PaddingMode.ZERO
 @ct.kernel
 def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                            group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """Computes d (M, N / 64, 64): each row of a (M, K) times b (G, N, K) of its group.
-    group_of_row has the groups, and -1 for padding. scale_a is (K / 128, M) and scale_b (G, N / 128, K / 128).
+    """Computes d (M, N / 64, 64), the product of each row of a (M, K) with the b (G, N, K) of the row's group.
+    group_of_row has each row's group, or -1 for padding. scale_a is (K / 128, M), scale_b (G, N / 128, K / 128).
 
-    `rest` blocks of K are left after whole rounds of `steps`, and are multiplied after the loop.
-    Padding rows skip the loop, but not the products after it.
-    If they skipped these products too, the compiler would spill 448 bytes of registers.
+    Each round of the loop takes `steps` blocks of K, and the last `rest` blocks are multiplied after the loop.
+    Padding rows skip the loop, but not the products after the loop.
+    If padding rows skipped these products too, the compiler would spill 448 bytes of registers.
 
     A tile wider than 128 is computed as two products, each with its own scale of B."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, 128))
@@ -68,11 +68,11 @@ def grouped_fp8_contiguous(a, b, scale_a, scale_b, group_of_row, d, tile_m: Cons
 @ct.kernel
 def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
                         group_size_m: ConstInt, latency: ConstInt, steps: ConstInt, rest: ConstInt):  # fmt: skip
-    """Computes d as grouped_fp8_contiguous does, from the ends of the groups.
+    """Computes d as grouped_fp8_contiguous does, but gets the end of each group instead of the group of each row.
     end_of_group has the row after each group's last row. The next group starts at a multiple of 128.
 
     The tiles of all groups have consecutive numbers.
-    Of n thread blocks, each computes every n-th tile."""
+    Each of n thread blocks computes every n-th tile."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     rounds = ct.num_tiles(a, axis=1, shape=(tile_m, 128)) // steps
     before = 0
@@ -89,7 +89,7 @@ def grouped_fp8_by_ends(a, b, scale_a, scale_b, end_of_group, d, tile_m: ConstIn
 
 
 def any_tile_of_rows(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, tile_n, latency, steps, rest):
-    """Computes tile (i, j) of D for group g. The loop has `rounds` rounds, or 0 for padding."""
+    """Computes tile (i, j) of D for group g. The loop over K has `rounds` rounds, which is 0 for padding."""
     if tile_n > 128:
         wide_tile(a, b, scale_a, scale_b, d, max(g, 0), i, j, rounds, tile_m, latency, steps, rest)
     else:
@@ -115,7 +115,7 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
     """Computes tile (i, j) of D, 256 columns of group g, as two products per block of K.
     Scales are loaded a round ahead, for the reasons in `two_parts` of gemm_fp8_scaled.py.
 
-    If N ends within the left half, the right half is zero. It is stored first, and the left half replaces it."""
+    If N ends within the left half, the right half is stored first, and the left half then overwrites it."""
     first = ct.full((tile_m, 128), 0.0, dtype=ct.float32)
     second = first
     tiles_k = scale_b.shape[2]
@@ -145,7 +145,7 @@ def wide_tile(a, b, scale_a, scale_b, d, g, i, j, rounds, tile_m, latency, steps
 
 
 def asked(step, steps):
-    """Returns for how many steps of the next round scales are loaded before this step. See gemm_fp8_scaled.py."""
+    """Returns the number of steps of the next round whose scales are loaded before the given step."""
     return min(step + step // min(2, max(steps - 1, 1)), steps)
 
 
@@ -172,12 +172,12 @@ def add_part(acc, x, y, rows, block, once):
 def grouped_fp8_masked(a, b, scale_a, scale_b, rows_of_group, d, tile_m: ConstInt, tile_n: ConstInt,
                        latency: ConstInt, steps: ConstInt, rest: ConstInt, apart: ConstInt,
                        halves: ConstInt):  # fmt: skip
-    """Computes d (G, room, N / 64, 64): for each group the product of its used rows of a (G, room, K) and b (G, N, K).
+    """Computes d (G, room, N / 64, 64): each group's used rows of a (G, room, K) times the group's b (G, N, K).
 
     scale_a is (G, K / 128, room), and scale_b is (G, N / 128, K / 128).
     A tile wider than 128 is computed as two products, each with its own scale of B.
-    With `apart` one product follows the other, so that a thread holds the values of only one product.
-    With `halves` each four of eight warps have half the columns."""
+    If `apart` is 1, the two products run one after the other, so that a thread holds only one product.
+    If `halves` is 1, four of the eight warps compute half of the columns, and the other four the other half."""
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, 128))
     before = 0
     for g in range(b.shape[0]):
@@ -213,7 +213,7 @@ def masked_tile(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, ste
 
 
 def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency, steps, rest, halves):
-    """Computes tiles (i, 2 j) and (i, 2 j + 1) of group g. Loads their rows of A once.
+    """Computes tiles (i, 2 j) and (i, 2 j + 1) of group g, and loads the rows of A once for both tiles.
 
     If N ends within the left tile, that tile is computed twice: a tile must not lie outside of its array."""
     left = ct.full((tile_m, tile_n), 0.0, dtype=ct.float32)
@@ -236,7 +236,7 @@ def two_masked_tiles(a, b, scale_a, scale_b, d, g, i, j, tile_m, tile_n, latency
 @ct.kernel
 def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt,
                              tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
-    """Computes the product of grouped_fp8_contiguous on Blackwell, as d (M, N).
+    """Computes the same products as grouped_fp8_contiguous, but on Blackwell and with d as (M, N).
     scale_a (M, K / 128) and scale_b (G, N, K / 128) are powers of two."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
@@ -254,7 +254,7 @@ def grouped_fp8_block_scaled(a, b, scale_a, scale_b, group_of_row, d, tile_m: Co
 
 
 def per_32(scale, rows):
-    """Returns scales per 32 of K. Each scale of 128 of K is repeated four times."""
+    """Returns one scale per 32 elements of K, by repeating each scale of 128 elements four times."""
     blocks = scale.shape[-1]
     repeated = ct.broadcast_to(ct.reshape(scale, (rows, blocks, 1)), (rows, blocks, 4))
     return ct.reshape(repeated, (rows, 4 * blocks))
@@ -264,7 +264,7 @@ def per_32(scale, rows):
 def grouped_bf16_contiguous(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d (M, N): each row of a (M, K) times b (G, N, K) of its group. group_of_row is -1 for padding."""
+    """Computes d (M, N): each row of a (M, K) times the b (G, N, K) of its group. group_of_row is -1 for padding."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
     for tile in range(ct.bid(0), tiles_m * tiles_n, ct.num_blocks(0)):
@@ -278,7 +278,7 @@ def grouped_bf16_contiguous(
 def grouped_bf16_nn(
     a, b, group_of_row, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d as grouped_bf16_contiguous does, from b (G, K, N) with N innermost.
+    """Computes d as grouped_bf16_contiguous does, but with b as (G, K, N).
     The gradient of a layer's input needs the layer's weights in this layout."""
     tiles_m = ct.num_tiles(a, axis=0, shape=(tile_m, tile_k))
     tiles_n = ct.num_tiles(b, axis=2, shape=(1, tile_k, tile_n))
@@ -297,12 +297,12 @@ def grouped_bf16_nn(
 def grouped_bf16_by_ends(
     a, b, end_of_group, d, tile_m: ConstInt, tile_n: ConstInt, tile_k: ConstInt, group_size_m: ConstInt
 ):
-    """Computes d as grouped_bf16_contiguous does, from the ends of the groups, at most MOST_GROUPS.
+    """Computes d as grouped_bf16_contiguous does, but gets the end of each group, for at most MOST_GROUPS groups.
     end_of_group has the row after each group's last row. The next group starts at a multiple of 128.
 
     One loop goes over all tiles. In a loop over groups the compiler would wait for each product:
     843 instead of 746 us for 8x4096x4096x2048 (an H100, 2026-11-27).
-    grouped_fp8_by_ends loops over groups, because it adds its products outside the Tensor Core."""
+    grouped_fp8_by_ends can loop over groups, because FP8 products are added outside the Tensor Core."""
     groups = b.shape[0]
     tiles_m = ct.cdiv(ct.load(end_of_group, index=(groups - 1,), shape=(1,)).item(), tile_m)
     tiles_n = ct.num_tiles(b, axis=1, shape=(1, tile_n, tile_k))
@@ -320,7 +320,7 @@ def grouped_bf16_along_k(
     """Computes d[g] = a[rows of g]^T @ b[rows of g] for each group g. The groups follow each other along K.
     a is (K, M), b is (K, N), and d is (G, M, N).
 
-    A group's share of K is a multiple of 128. If it is 0, the group's d is zero."""
+    Each group's part of K is a multiple of 128. The d of an empty group is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
     for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
@@ -344,7 +344,7 @@ def grouped_fp8_along_k(
     scale_a is (K / 128, M), and scale_b is (K / 128, N).
 
     K is innermost in a (M, K) and b (N, K), because Hopper's FP8 instructions read this layout.
-    A group's share of K is a multiple of 128. If it is 0, the group's d is zero."""
+    Each group's part of K is a multiple of 128. The d of an empty group is zero."""
     tiles_m = ct.num_tiles(d, axis=1, shape=(1, tile_m, tile_n))
     tiles_n = ct.num_tiles(d, axis=2, shape=(1, tile_m, tile_n))
     for tile in range(ct.bid(0), d.shape[0] * tiles_m * tiles_n, ct.num_blocks(0)):
@@ -377,11 +377,11 @@ def add_outer_block(acc, a, b, scale_a, scale_b, i, j, k, tile_m, tile_n):
 
 
 def add_outer_ahead(acc, scale, a, b, scale_a, scale_b, i, j, k, last, once):
-    """Returns `acc` plus the product of block k of K, scaled by `scale`, and the scales of block k + 1.
+    """Returns a pair: `acc` plus the product of block k of K times `scale`, and the scales of block k + 1.
 
     The product is added in a loop of one round, for the reason in `add_once` of gemm_fp8_scaled.
-    The loop and the early scales together take 1,125 instead of 1,216 us for 4x7168x2048x8192.
-    One of them alone takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
+    This loop and scales loaded one block ahead make 4x7168x2048x8192 take 1,125 instead of 1,216 us.
+    With only one of these two changes it takes 1,189 or 1,239 us (an H100, 2026-11-26)."""
     tile_m, tile_n = acc.shape
     ahead = outer_scales(scale_a, scale_b, i, j, min(k + 1, last - 1), tile_m, tile_n)
     product = outer_product(a, b, i, j, k, tile_m, tile_n)
@@ -426,7 +426,7 @@ def masked_rows(a, scale_a, g, i, k, tile_m, latency):
 
 
 def load_rows(a, g, i, k, tile_m, latency):
-    """Loads block k of K of the i-th tile of rows of A, (tile_m, 128). If A has three axes, the first is the group."""
+    """Loads a tile (tile_m, 128) of A: block k of K for the i-th tile of rows, in group g if A has three axes."""
     if a.ndim == 2:
         return ct.load(a, index=(i, k), shape=(tile_m, 128), padding_mode=ZERO, latency=hint(latency))
     x = ct.load(a, index=(g, i, k), shape=(1, tile_m, 128), padding_mode=ZERO, latency=hint(latency))
@@ -441,9 +441,9 @@ def scales_of_rows(scale_a, g, i, k, tile_m):
 
 
 def store_tile(d, g, i, j, acc):
-    """Writes tile (i, j) of D, 64 or 128 columns. If D has four axes, the first is the group, and g is its index.
+    """Writes tile (i, j) of D with 64 or 128 columns, in group g if D has four axes.
 
-    D's columns are two axes, so that a tile of 128 columns is one store.
+    D has two axes for its columns, so that one store writes a tile of 128 columns.
     With one axis the compiler stores 64 columns at a time, and each store waits for the previous store.
     Two axes save 0.2 to 1.45 % of the time (an H100, 2026-11-26)."""
     tile = ct.astype(acc, d.dtype)
@@ -455,8 +455,8 @@ def store_tile(d, g, i, j, acc):
 
 
 def store_masked_tile(d, g, i, j, acc, halves):
-    """Writes tile (i, j) of group g. With `halves` a tile of 128 columns is stored whole.
-    `store_tile` would move 64 columns between warps, and would spill 128 and 232 bytes (tileiras 13.4.92)."""
+    """Writes tile (i, j) of group g. If `halves` is 1, stores 128 columns without cutting them into two parts.
+    With cut columns, warps would exchange 64 columns and spill 128 or 232 bytes (tileiras 13.4.92)."""
     if halves == 1:
         tile = ct.astype(acc, d.dtype)
         ct.store(d, index=(g, i, j, 0), tile=ct.reshape(tile, (1, tile.shape[0], tile.shape[1] // 64, 64)))
@@ -465,7 +465,7 @@ def store_masked_tile(d, g, i, j, acc, halves):
 
 
 def columns_of(tile, part):
-    """Returns 64 columns of a tile as (1, rows, 64): the first columns for `part` 0, the next for `part` 1.
+    """Returns the first (`part` 0) or the next (`part` 1) 64 columns of a tile, as (1, rows, 64).
     Parts joined along the first axis cause no bank conflicts in shared memory."""
     return ct.reshape(ct.extract(tile, index=(0, part), shape=(tile.shape[0], 64)), (1, tile.shape[0], 64))
 
@@ -504,7 +504,7 @@ def group_of_block(end_of_group, groups, block):
 
 
 def first_of_mine(before):
-    """Returns the first tile of a group that this thread block computes, if earlier groups have `before` tiles."""
+    """Returns the index, within a group, of this thread block's first tile. Earlier groups have `before` tiles."""
     blocks = ct.num_blocks(0)
     return (ct.bid(0) + blocks - before % blocks) % blocks
 
@@ -535,12 +535,12 @@ def of_weights(scale_b, g, j, k, tile_n):
 
 
 def scales(array, index, shape):
-    """Loads scales without TMA or bounds checks. Rows come in multiples of 128, so no tile leaves its array."""
+    """Loads scales without TMA or bounds checks, because rows are padded to multiples of 128."""
     return ct.load(array, index=index, shape=shape, check_bounds=False, latency=SCALE_LATENCY, allow_tma=False)
 
 
 def used(g):
-    """Returns 1 for a group's number, and 0 for -1, so that padding has no rounds of the loop over K.
+    """Returns 0 for padding (g = -1) and otherwise 1, as a factor of the number of rounds over K.
 
     A branch around the loop would also skip padding, but the compiler does not overlap tiles across a branch."""
     return min(g + 1, 1)
@@ -556,10 +556,10 @@ def one_product(a, b, d, g, i, j, tiles_k, tile_m, tile_n, tile_k):
 
 @dataclass(frozen=True)
 class Share:
-    """The number of rows (or of K) of each group, drawn at random but equal in every process.
+    """The number of rows, or of elements of K, of each group. The numbers are pseudo-random with a fixed seed.
 
-    `padded` has the sizes rounded up to multiples of BLOCK.
-    With `empty_blocks` some empty groups have BLOCK rows of padding, as a case for tests."""
+    `padded` has the numbers rounded up to multiples of BLOCK.
+    With `empty_blocks` every second group has at least BLOCK rows in `padded`, even if the group is empty."""
 
     real: tuple[int, ...]
     empty_blocks: bool = False
@@ -576,7 +576,7 @@ class Share:
 
 
 def share(problem: str, groups: int, expected: int, multiple: int = 1, *, empty_blocks: bool = False) -> Share:
-    """Draws the size of each group, 0.7 to 1.3 of `expected`, as DeepGEMM's tests do. The seed is `problem`."""
+    """Draws the size of each group, 0.7 to 1.3 times `expected`, as DeepGEMM's tests do. The seed is `problem`."""
     draw = np.random.default_rng(zlib.crc32(problem.encode()))
     sizes = (expected * draw.uniform(0.7, 1.3, groups)).astype(int)
     return Share(tuple(int(size) // multiple * multiple for size in sizes), empty_blocks)
@@ -588,13 +588,13 @@ def parse_rows(text: str) -> Problem:
 
 
 def parse_nn(text: str) -> Problem:
-    """Returns the problem that a text names, for kernels whose B has N innermost."""
+    """Reads a problem as `parse_rows` does, for kernels that take b as (G, K, N)."""
     found = parse_rows(text)
     return Problem(found.name, {**found.sizes, "b_transposed": 0})  # tells baselines the layout
 
 
 def parse_ends(text: str) -> Problem:
-    """Returns the problem that a text names, for kernels that get the end of each group."""
+    """Reads a problem as `parse_rows` does, for kernels that take the end of each group."""
     return _rows(text, empty_blocks=False)
 
 
@@ -616,7 +616,7 @@ def parse_room(text: str) -> Problem:
 
 
 def parse_along_k(text: str) -> Problem:
-    """Reads "4x4096x7168x8192": 4 groups of M=4096, N=7168 and about 8192 of K each."""
+    """Reads "4x4096x7168x8192": 4 groups, M=4096, N=7168, and a K of about 8192 for each group."""
     groups, m, n, k = _numbers(text, "groups x M x N x K, for example 4x4096x7168x8192")
     _multiples(text, m=m, n=n)
     whole = sum(share(text, groups, k, BLOCK).real)
@@ -640,7 +640,7 @@ def _multiples(text: str, **sizes: int) -> None:
 
 
 def fp8_space(arch: str) -> Space:
-    """Returns the configs. Tiles have at most 128 rows.
+    """Returns the configs, with at most 128 rows per tile.
     Each group starts at a multiple of 128, so no tile holds rows of two groups."""
     return _fp8_space(arch, (8, 16))
 
@@ -650,7 +650,7 @@ def masked_space(arch: str) -> Space:
 
 
 def has_registers(config: Config) -> bool:
-    """Returns True if the sums of a tile leave registers of a thread for other values."""
+    """Returns True if a thread has registers left besides the sums of its tile."""
     threads = 32 * config["num_worker_warps"]
     sums = config["tile_m"] * config["tile_n"] // threads
     return sums < min(255, 65536 // (threads * config["occupancy"]))
@@ -698,8 +698,8 @@ def _has_registers_for_scales(config: Config) -> bool:
 
 
 def fp8_along_k_space(arch: str) -> Space:
-    """Returns the configs. Except on Hopper only configs that do not spill are listed.
-    They have at most 64 sums per thread, and 8 warps or two thread blocks per multiprocessor."""
+    """Returns the configs, except configs that need too many registers.
+    On GPUs other than Hopper, a thread has at most 64 sums, and a multiprocessor runs at least 8 warps."""
     hopper = arch.startswith("sm_9")
     return Space(
         (
@@ -843,7 +843,7 @@ def fp8_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
     """Returns the constants of grouped_fp8_masked.
-    `apart` is 1 if a thread has no registers for both products of a wide tile."""
+    `apart` is 1 if a thread lacks registers for both products of a wide tile."""
     is_wide, sums = config["tile_n"] > BLOCK, config["tile_m"] * config["tile_n"]
     apart = int(is_wide and sums >= 128 * 32 * config["num_worker_warps"])
     # On Hopper each warp has 16 rows; warps without rows of their own get columns. Blackwell's configs have one step.
@@ -853,7 +853,7 @@ def masked_constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def _steps_of(problem: Problem, config: Config) -> tuple[int, int]:
-    """Returns how many blocks of K are loaded together in a round, and how many are left after the whole rounds."""
+    """Returns the number of blocks of K per round of the loop, and the number of blocks left after the loop."""
     blocks = problem.sizes["k"] // BLOCK
     steps = min(config["steps"], blocks)
     return steps, blocks % steps
@@ -868,7 +868,7 @@ def bf16_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns as many thread blocks as run at once, or fewer if power limits the GPU."""
+    """Returns a grid of at most one wave of thread blocks, and a smaller grid if power limits the GPU."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     at_once = _at_once(config, sm_count)
     is_power_limited = config["occupancy"] == 1 and problem.sizes["k"] >= POWER_LIMITED_FROM_K
@@ -876,8 +876,8 @@ def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int
 
 
 def grid_of_groups(_: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns a grid of as many thread blocks as the GPU runs at once.
-    Only the GPU knows the number of tiles in the masked layout."""
+    """Returns a grid of one wave of thread blocks.
+    In the masked layout the host does not know the number of tiles."""
     return _at_once(config, sm_count), 1, 1
 
 
@@ -960,13 +960,13 @@ def _scaled(values: Any, scales: Any, xp: Any) -> Any:
 
 
 def fp8_tolerance(problem: Problem) -> float:
-    """Returns the allowed error: half a bfloat16 step and 4 standard deviations of Hopper's errors in FP8 sums."""
+    """Returns the allowed error: half a bfloat16 step plus 4 standard deviations of the error of Hopper's FP8 sums."""
     return float(2.0**-8 + 4 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 
 def fp8_along_k_tolerance(problem: Problem) -> float:
-    """Returns the allowed error: 4 standard deviations of the errors of Hopper's sums over the longest group.
-    D is float32, so its rounding adds nothing."""
+    """Returns the allowed error: 4 standard deviations of the error of an FP8 sum over the longest group.
+    Rounding adds nothing, because D is float32."""
     return float(4 * (1.3 * problem.sizes["rows"] / 32) ** 0.5 * 2.0**-13)
 
 

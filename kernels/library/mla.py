@@ -35,8 +35,8 @@ def mla_decode(
     """Computes out with one thread block per sequence and `tile_m` heads. A tile of kv is both keys and values.
 
     The first 512 columns are loaded in quarters.
-    With a single load, loads and products alternate (sm_90, cuda-tile 1.7, 2026-11-23).
-    A row's sum is computed at the end, because in each step it would make the warps wait."""
+    A single load of 512 columns would not overlap with the products (sm_90, cuda-tile 1.7, 2026-11-23).
+    Each row is summed only at the end, because a sum in each step would make the warps wait."""
     i, batch = ct.bid(0), ct.bid(1)
     keys = kv.shape[1]
     quarter = latent // 4
@@ -106,8 +106,8 @@ def parse(text: str) -> Problem:
 
 
 def space(arch: str) -> Space:
-    """Returns the configs, with tiles of 64 heads. Sums need 8 warps except on sm_100 and its variants.
-    On sm_90, 16 heads with 4 warps spill (536 and 1568 bytes), and clusters get older Tensor Core instructions."""
+    """Returns the configs, with tiles of 64 heads. Except on sm_10x and sm_11x, 4 warps lack registers for the sums.
+    On sm_90, tiles of 16 heads with 4 warps spill up to 1568 bytes, and clusters use older Tensor Core instructions."""
     in_registers = not arch.startswith(("sm_10", "sm_11"))
     return Space(
         (
@@ -137,7 +137,7 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
-    """Returns the outputs, computed for one sequence at a time: all scores of all sequences would take gigabytes."""
+    """Returns the output, computed for one sequence at a time to save memory."""
     q, kv = inputs["q"], inputs["kv"]
     out = xp.empty((*q.shape[:2], LATENT), dtype=xp.float32)
     for batch in range(len(q)):

@@ -1,5 +1,5 @@
 """Products of multi-head latent attention in which each head has its own weights.
-DeepGEMM calls them einsum `bhr,hdr->bhd`.
+DeepGEMM names these products einsum `bhr,hdr->bhd`.
 
 x is (tokens, heads, K), w is (heads, N, K) and out is (tokens, heads, N), all bfloat16 and row-major."""
 
@@ -55,7 +55,7 @@ def space(_: str) -> Space:
 
 
 def _has_registers(config: Config) -> bool:
-    """Returns True if the sums of a tile leave registers of a thread for other values."""
+    """Returns True if a thread has registers left besides the sums of its tile."""
     sums = config["tile_m"] * config["tile_n"]
     return sums <= (64 * 128 if config["occupancy"] == 2 else 4096 * config["num_worker_warps"])
 

@@ -1,7 +1,7 @@
 """Kernel that combines experts' results: the last step of a mixture-of-experts layer.
 
-A token went to `top_k` experts. Their results are rows of x, and y is their weighted sum.
-All rows are read once, so the baseline is a copy of as many bytes."""
+Each token has `top_k` rows of x, the results of its experts. y is the weighted sum of these rows.
+Each row is read once, so the baseline is a copy of the same number of bytes."""
 
 import re
 import zlib
@@ -18,10 +18,10 @@ ConstInt: TypeAlias = ct.Constant[int]
 
 @ct.kernel
 def moe_combine(x, row_of, weight, y, top_k: ConstInt, tile_columns: ConstInt, whole: ConstInt):
-    """Computes y, for each token the weighted sum of the rows of x that row_of names.
+    """Computes y: for each token, the weighted sum of the rows of x whose indices are in row_of.
 
     x is (tokens * top_k, columns). row_of and weight are (tokens, top_k).
-    `whole` is 1 if no tile leaves its row. Loads are then unchecked, because checks would make them wait."""
+    If `whole` is 1, no tile goes past the end of its row, and loads have no bounds checks, which would be slower."""
     token, column = ct.bid(0), ct.bid(1)
     total = ct.full((1, tile_columns), 0.0, dtype=ct.float32)
     for expert in ct.static_iter(range(top_k)):
@@ -65,7 +65,7 @@ def arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns row_of (tokens, top_k): all rows of x in random order, so that each row is used once."""
+    """Returns row_of (tokens, top_k), a random permutation of the rows of x."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     tokens, top_k = problem.sizes["tokens"], problem.sizes["top_k"]
     return {"row_of": draw.permutation(tokens * top_k).astype(np.int32).reshape(tokens, top_k)}
@@ -81,7 +81,7 @@ def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
 
 
 def reference(inputs: Mapping[str, Any], _: Any) -> Mapping[str, Any]:
-    """Returns y, computed for one expert per token at a time, which saves memory."""
+    """Returns y, computed for one expert per token at a time to save memory."""
     x, rows, weights = inputs["x"], inputs["row_of"], inputs["weight"]
     return {"y": sum(x[rows[:, each]] * weights[:, each, None] for each in range(rows.shape[1]))}
 

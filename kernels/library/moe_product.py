@@ -1,7 +1,7 @@
 """The first two products of a mixture-of-experts layer, gate and up, fused with the steps around them.
-Rows of x are gathered by token while they are read, and SwiGLU joins the two products.
+The kernel gathers rows of x by token while it loads them, and applies SwiGLU to the two products.
 
-Without fusion the rows are copied, multiplied group by group, and read again by the activation."""
+Without fusion, one kernel copies the rows, another multiplies them, and a third applies SwiGLU."""
 
 import re
 import zlib
@@ -35,7 +35,7 @@ def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, t
                 tile_k: ConstInt, group_size_m: ConstInt):  # fmt: skip
     """Computes y = silu(x[token] @ gate^T) * (x[token] @ up^T), with the weights of each row's expert.
 
-    x is (tokens, K), gate_up (experts, 2 N, K), with all rows of gate first, and y (rows, N), sorted by expert.
+    x is (tokens, K), gate_up is (experts, 2 N, K) with gate before up, and y is (rows, N), sorted by expert.
     token_of_row has the token of each row, and expert_of_half has the expert of each 64 rows.
 
     The unchecked gather compiles to copies of 16 bytes into shared memory (cp.async).
@@ -62,10 +62,10 @@ def moe_gate_up(x, gate_up, token_of_row, expert_of_half, y, tile_m: ConstInt, t
 def moe_gate_up_fp8(x, scale_x, gate_up, scale_w, token_of_row, expert_of_half, y, tile_m: ConstInt,
                     tile_n: ConstInt, group_size_m: ConstInt, block_per_tile: ConstInt, latency: ConstInt):  # fmt: skip
     """Computes y as moe_gate_up does, in FP8. gate_up is (experts, 2, N, K), and y is bfloat16.
-    scale_x is (tokens, K / 128). scale_w is (experts, 2 N / 128, K / 128), a scale per 128x128 weights.
+    scale_x is (tokens, K / 128). scale_w is (experts, 2 N / 128, K / 128), one scale per 128x128 block.
 
-    Products of 128 of K are added up in float32, as in gemm_fp8_scaled.
-    With `block_per_tile` each thread block computes one tile.
+    Products over 128 elements of K are added up in float32, as in gemm_fp8_scaled.
+    If `block_per_tile` is 1, each thread block computes one tile.
     A loop over tiles of 64x128 by 8 warps spills up to 760 bytes of registers (2026-11-25)."""
     tiles_m = ct.num_tiles(y, axis=0, shape=(tile_m, tile_n))
     tiles_n = ct.num_tiles(y, axis=1, shape=(tile_m, tile_n))
@@ -109,7 +109,7 @@ def fp8_tile(
 
 
 def find_expert(x, expert_of_half, i, tile_m, tile_k):
-    """Returns the expert of tile `i`, and how many blocks of K the tile multiplies.
+    """Returns the expert of tile `i`, and the number of blocks of K that the tile multiplies.
     The number is 0 if all rows of the tile are padding."""
     expert = ct.load(expert_of_half, index=(i * tile_m // 64,), shape=(1,)).item()
     steps = ct.num_tiles(x, axis=1, shape=(tile_m, tile_k))
@@ -119,8 +119,8 @@ def find_expert(x, expert_of_half, i, tile_m, tile_k):
 
 
 def add_scaled(acc, rows, of_rows, both, part, scale_w, expert, j, k, latency):
-    """Returns `acc` plus the scaled product of block k of K with the weights of gate (`part` 0) or up (1).
-    `j` is the tile of weights in scale_w."""
+    """Returns `acc` plus the scaled product of block k of K with gate (`part` 0) or up (`part` 1).
+    `j` is the index of the tile of weights in scale_w."""
     tile_n = acc.shape[1]
     at = (expert, j * tile_n // 128, k)
     of_weights = ct.load(
@@ -168,14 +168,14 @@ def parse(text: str) -> Problem:
 
 
 def _rows_of_experts(name: str, experts: int, rows: int, tokens: int) -> np.ndarray:
-    """Draws a number of rows per expert, between 0.7 and 1.3 of `rows`. The problem's name is the seed."""
+    """Draws the number of rows of each expert, 0.7 to 1.3 times `rows`. The problem's name is the seed."""
     draw = np.random.default_rng(zlib.crc32(name.encode()))
     counts: np.ndarray = np.clip((rows * draw.uniform(0.7, 1.3, experts)).astype(int), 1, tokens)
     return counts
 
 
 def space(_: str) -> Space:
-    """Returns configs with 8 warps and one thread block per multiprocessor. Otherwise sums spill."""
+    """Returns configs with 8 warps and one thread block per multiprocessor. Other configs would spill sums."""
     return Space(
         (
             ("tile_m", (64, 128)),
@@ -192,7 +192,7 @@ HOPPER_AXES = (("block_per_tile", (0, 1)), ("latency", (0, 4, 7)))
 
 
 def fp8_space(arch: str) -> Space:
-    """Returns the configs. Before sm_90 there are none: the compiler has no FP8."""
+    """Returns the configs. GPUs before sm_90 have none, because the compiler has no FP8 for them."""
     return Space(
         (
             ("tile_m", () if arch.startswith("sm_8") else (64, 128)),
@@ -231,7 +231,7 @@ def fp8_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns the token of each row, sorted per expert, and the expert of each HALF rows. Padding rows have token 0."""
+    """Returns token_of_row and expert_of_half. Rows are sorted by expert, and padding rows have token 0."""
     tokens, experts, rows = (problem.sizes[name] for name in ("tokens", "experts", "rows"))
     draw = np.random.default_rng(problem.sizes["m"])
     token_of_row, expert_of_half = [], list[int]()
@@ -255,7 +255,7 @@ def fp8_constants(_: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per tile if `block_per_tile` is 1, otherwise at most as many as the GPU runs at once."""
+    """Returns a grid of one thread block per tile, limited to one wave if `block_per_tile` is 0."""
     tiles = -(-problem.sizes["m"] // config["tile_m"]) * -(-problem.sizes["n"] // config["tile_n"])
     return tiles if config.get("block_per_tile", 0) else min(tiles, sm_count * config["occupancy"]), 1, 1
 
@@ -290,7 +290,7 @@ def tolerance(_: Problem) -> float:
 
 def fp8_tolerance(problem: Problem) -> float:
     """Returns the allowed error: half a bfloat16 step, plus 4 standard deviations of the errors of FP8 sums.
-    The sums of gate and the sums of up both have such errors (gemm_fp8_scaled.py)."""
+    The errors of two sums, gate and up, are added (see gemm_fp8_scaled.py)."""
     return float(2.0**-8 + 8 * (problem.sizes["k"] / 32) ** 0.5 * 2.0**-13)
 
 

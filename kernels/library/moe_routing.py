@@ -1,7 +1,7 @@
-"""Kernels that choose experts: the first step of a mixture-of-experts layer, after the router's own product.
+"""Kernels that choose experts: the first step of a mixture-of-experts layer, after the router's matrix product.
 
 Each token gets the TOP_K experts with the highest scores, best first.
-Their weights sum to 1 (softmax) or to SCALING (groups)."""
+A token's weights sum to 1 in moe_route_softmax, and to SCALING in moe_route_groups."""
 
 import re
 import zlib
@@ -40,8 +40,8 @@ NOWHERE = 1 << 30
 
 @ct.kernel
 def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: ConstInt, tile_experts: ConstInt):
-    """Chooses experts by logits (tokens, experts), and writes expert and weight (tokens, TOP_K).
-    Weights are the softmax over the chosen experts."""
+    """Writes the chosen experts and their weights, (tokens, TOP_K) each, from logits (tokens, experts).
+    The weights are the softmax over the logits of the chosen experts."""
     row = ct.bid(0)
     columns = numbers(tile_experts)[None, :]
     keys = ordered(rows_of(logits, row, 0, tile_rows, tile_experts))
@@ -63,11 +63,11 @@ def moe_route_softmax(logits, expert, weight, experts: ConstInt, tile_rows: Cons
 
 @ct.kernel
 def moe_route_groups(logits, bias, expert, weight, tile_rows: ConstInt, half: ConstInt):
-    """Chooses experts as DeepSeek-V3 does. A score is a sigmoid, and a bias is added only for the choice.
-    Chosen experts are in the KEPT groups whose two best scores have the highest sums.
+    """Chooses experts as DeepSeek-V3 does. Scores are sigmoids, and the bias changes the choice but not the weights.
+    Experts are chosen from the KEPT groups in which the two best scores have the highest sums.
 
-    A row of scores is two tiles of `half` experts, so that a warp holds whole rows.
-    With 256 columns in one tile two warps would share a row, and every maximum would wait for both."""
+    A row of scores is split into two tiles of `half` experts, so that one warp holds a whole row.
+    With a single tile of 256 columns two warps would share a row, and every maximum would wait for both warps."""
     row = ct.bid(0)
     left, of_left = scores_by_group(logits, bias, row, 0, tile_rows, half)
     right, of_right = scores_by_group(logits, bias, row, 1, tile_rows, half)
@@ -98,8 +98,8 @@ def rows_of(logits, row, column, tile_rows, columns):
 
 
 def scores_by_group(logits, bias, row, column, tile_rows, half):
-    """Returns sort keys of the scores of half of the experts, (rows, groups, experts of a group).
-    Returns also sort keys of the sums of each group's two best scores, (rows, groups)."""
+    """Returns the scores of half of the experts as integer sort keys, (rows, groups, experts of a group).
+    Also returns each group's sum of its two best scores as integer sort keys, (rows, groups)."""
     more = ct.load(bias, index=(column,), shape=(half,), allow_tma=False)
     score = sigmoid(rows_of(logits, row, column, tile_rows, half)) + more[None, :]
     size = half // (GROUPS // 2)
@@ -111,13 +111,13 @@ def scores_by_group(logits, bias, row, column, tile_rows, half):
 
 
 def only_kept(keys, of_groups, tile_rows, half):
-    """Returns the keys (rows, half), with LOWEST in groups that are not kept. `of_groups` is LOWEST for kept groups."""
+    """Replaces the keys of dropped groups by LOWEST, (rows, half). A group is kept if `of_groups` has LOWEST for it."""
     taken = ct.reshape(of_groups == LOWEST, (tile_rows, GROUPS // 2, 1))
     return ct.reshape(ct.where(taken, keys, LOWEST), (tile_rows, half))
 
 
 def better_of(left, right, places, half):
-    """Returns the largest key of each row of two adjacent tiles, and its index."""
+    """Returns the largest key of each row across two adjacent tiles, and the index of this key."""
     key_left, at_left = best_of(left, places, 1)
     key_right, at_right = best_of(right, places, 1)
     return ct.maximum(key_left, key_right), ct.where(key_left >= key_right, at_left, at_right + half)
@@ -130,7 +130,7 @@ def best_of(keys, places, axis):
 
 
 def ordered(x):
-    """Returns integers in the order of the floats, because Hopper finds a warp's largest integer quickly."""
+    """Returns integers that sort like the floats `x`. Hopper finds a warp's largest integer quickly."""
     return turned(ct.bitcast(x, ct.int32))
 
 
@@ -139,7 +139,7 @@ def as_float(keys):
 
 
 def turned(bits):
-    """Flips all bits but the sign of negative floats, so that their integers sort like the floats."""
+    """Flips all bits except the sign bit of negative floats, so that the bits as integers sort like the floats."""
     return ct.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
@@ -214,7 +214,7 @@ def given_groups(problem: Problem) -> Mapping[str, np.ndarray]:
 
 
 def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Draws logits for each token, and draws again until the gap between deciding scores is at least CLEAR."""
+    """Returns random logits. Draws a token's logits again while `gap` returns less than CLEAR for them."""
     draw = np.random.default_rng(zlib.crc32(problem.name.encode()))
     logits = np.empty((problem.sizes["tokens"], problem.sizes["experts"]), np.float32)
     again = np.arange(len(logits))
@@ -225,8 +225,8 @@ def _clear_rows(problem: Problem, gap: Callable[[np.ndarray], np.ndarray]) -> np
 
 
 def _least_gap(scores: np.ndarray, count: int, *, order: bool = True) -> np.ndarray:
-    """Returns, for each row, the smallest gap between neighbours among its `count` + 1 best scores.
-    Without `order`, returns only the gap between the last two of these scores."""
+    """Returns each row's smallest difference between consecutive scores among its `count` + 1 best scores.
+    If `order` is False, only the last of these differences counts."""
     best = np.sort(scores, axis=1)[:, ::-1][:, : count + 1]
     gaps = best[:, :-1] - best[:, 1:]
     least: np.ndarray = np.min(gaps if order else gaps[:, count - 1 :], axis=1, initial=np.inf)
@@ -263,7 +263,7 @@ def groups_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def _by_group(scores: Any, xp: Any) -> tuple[Any, Any]:
-    """Returns the sum of each group's two best scores, and all scores, with -inf in groups that are not kept."""
+    """Returns each group's sum of its two best scores, and all scores, with -inf for groups that are not kept."""
     parted = scores.reshape(len(scores), GROUPS, -1)
     sums = xp.sort(parted, axis=2)[:, :, -2:].sum(axis=2)
     least = xp.sort(sums, axis=1)[:, GROUPS - KEPT, None]
@@ -276,12 +276,12 @@ def _sigmoid(values: Any, xp: Any) -> Any:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, a few float32 steps of the weights. A wrong expert's number is off by far more."""
+    """Returns the allowed error, a few float32 steps of the weights. A wrong expert's index differs by far more."""
     return 2.0**-17
 
 
 def flops(problem: Problem) -> int:
-    """Returns the number of operations: one comparison per token, expert and choice."""
+    """Returns the number of comparisons: TOP_K per token and expert."""
     return TOP_K * problem.sizes["tokens"] * problem.sizes["experts"]
 
 

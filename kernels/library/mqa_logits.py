@@ -1,7 +1,7 @@
-"""Kernel of DeepSeek-V3.2's lightning indexer, whose scores decide which keys a query attends to.
+"""Kernels of DeepSeek-V3.2's lightning indexer, whose scores decide which keys a query attends to.
 
-All heads of a query share one key. A key's score is the weighted sum of the positive products over the heads.
-All is FP8 except the weights and the keys' scales."""
+All heads share one key vector. A key's score is the weighted sum of its positive products with the query's heads.
+Queries and keys are FP8. Weights, scales and scores are float32."""
 
 import re
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, ti
     """Computes logits[i, j] = scale_k[j] * sum_h max(q[i, h] . k[j], 0) * weights[i, h] for first[i] <= j < last[i].
 
     q is (queries, heads, head), k (keys, head) and weights (queries, heads). Other logits may have any values.
-    A thread block computes part of the keys of `tile_q` queries, which share its loads.
+    A thread block takes `tile_q` queries and part of the keys, and loads each key once for all its queries.
     Thread blocks of the last queries start first, because these queries see the most keys.
-    A product has keys as rows, so that four lanes add up a row and store the sum directly.
-    Through shared memory the warps of a thread block would wait for each other."""
+    Products have keys as rows, so that four lanes add up a row and store the sum directly.
+    With sums through shared memory the warps of a thread block would wait for each other."""
     i = ct.cdiv(q.shape[0], tile_q) - 1 - ct.bid(0)
     rows: tuple[Any, ...] = ()
     transposed: tuple[Any, ...] = ()
@@ -72,7 +72,7 @@ def mqa_logits(q, k, scale_k, weights, first, last, logits, tile_q: ConstInt, ti
 
 
 def eight(tile, part, rows):
-    """Returns part number `part` of a tile. Each part has TOGETHER columns."""
+    """Returns TOGETHER columns of a tile, starting at column `part` * TOGETHER."""
     return ct.extract(tile, index=(0, part), shape=(rows, TOGETHER))
 
 
@@ -105,9 +105,9 @@ def _read_sizes(text: str, names: tuple[str, ...], example: str) -> dict[str, in
 
 
 def space(arch: str) -> Space:
-    """Returns the configs, without configs that fail. Before sm_90 there are none: the compiler has no FP8.
+    """Returns the configs, without configs that fail. GPUs before sm_90 have none: the compiler has no FP8 for them.
     On sm_90, 2 queries by 128 keys with 8 warps never end (H100). On sm_100, 256 keys with 4 warps crash the compiler.
-    On sm_120 most configs spill over 2 KB or do not compile in 15 s or 1.25 GiB (13.4.92, 2026-11-26)."""
+    On sm_120 most configs spill over 2 KB or need over 15 s or 1.25 GiB to compile (13.4.92, 2026-11-26)."""
     rules = {"sm_9": _ends, "sm_10": _compiles, "sm_12": _spills_little}
     return Space(
         (
@@ -161,7 +161,7 @@ def constants(problem: Problem, config: Config) -> tuple[int, ...]:
 
 
 def grid(problem: Problem, config: Config, _: int) -> tuple[int, int, int]:
-    """Returns one thread block per `tile_q` queries and part of the keys.
+    """Returns the grid: one thread block for each `tile_q` queries and each part of the keys.
     For 32768 keys, 5 parts take 1051 us instead of 1123 us, because less of the GPU is idle (an H100, 2026-11-27).
     For 8192 keys, 2 parts are best."""
     return -(-problem.sizes["queries"] // config["tile_q"]), config["parts"], 1
@@ -183,13 +183,13 @@ def reference(inputs: Mapping[str, Any], xp: Any) -> Mapping[str, Any]:
 
 
 def tolerance(_: Problem) -> float:
-    """Returns the allowed error, twice 2**-11.
-    A product has four of Hopper's short FP8 sums, each truncated at 2**-13 of its largest term."""
+    """Returns the allowed error, twice the expected error of 2**-11.
+    Hopper cuts a product's FP8 sum into four short sums, each truncated at 2**-13 of its largest term."""
     return 2.0**-10
 
 
 def pairs(problem: Problem) -> int:
-    """Returns the number of pairs of a query and a key that this query sees."""
+    """Returns the number of (query, key) pairs, counting only the keys that each query sees."""
     queries, keys = problem.sizes["queries"], problem.sizes["keys"]
     return queries * (2 * keys - queries + 1) // 2
 
@@ -210,10 +210,10 @@ PAGE = 64
 @ct.kernel
 def mqa_logits_paged(q, k, scale_k, weights, length, page_of, logits, new: ConstInt, heads: ConstInt, head: ConstInt,
                      latency: ConstInt):  # fmt: skip
-    """Computes the logits of mqa_logits for the `new` last tokens of each sequence, whose keys lie in pages of a cache.
+    """Computes the logits of mqa_logits for the last `new` tokens of each sequence, with keys in pages of a cache.
 
     Key j of sequence s is key j % PAGE of page page_of[s, j // PAGE]. Token t of s sees the first length[s, t] keys.
-    A thread block computes part of a sequence's pages for all of its new tokens."""
+    A thread block computes the logits of all new tokens of a sequence for part of its pages."""
     sequence = ct.bid(0)
     transposed: tuple[Any, ...] = ()
     shares: tuple[Any, ...] = ()
@@ -234,7 +234,7 @@ def mqa_logits_paged(q, k, scale_k, weights, length, page_of, logits, new: Const
 
 
 def parse_paged(text: str) -> Problem:
-    """Reads "256x1x64x8192": 256 sequences of at most 8192 keys, each with one new token of 64 index heads."""
+    """Reads "256x1x64x8192": 256 sequences of at most 8192 keys, one new token per sequence, 64 index heads."""
     sizes = _read_sizes(text, ("sequences", "tokens", "heads", "keys"), "256x1x64x8192")
     sequences, tokens, keys = sizes["sequences"], sizes["tokens"], sizes["keys"]
     if tokens not in (1, 2, 4) or keys % PAGE or not 1 <= sequences * keys <= 1 << 24:
@@ -268,7 +268,7 @@ def paged_arrays(problem: Problem) -> tuple[Array, ...]:
 
 
 def paged_given(problem: Problem) -> Mapping[str, np.ndarray]:
-    """Returns length, between half of the keys and all keys, and page_of, which spreads pages over the cache.
+    """Returns random lengths, from half to all of the keys, and page_of, a random order of the cache's pages.
     Each new token of a sequence sees one key more than the previous token."""
     sequences, tokens, _, keys = problem.sizes.values()
     generator = np.random.default_rng(0)

@@ -1,7 +1,7 @@
 """RMSNorm, LayerNorm and their gradients over the rows of a bfloat16 matrix, computed in float32.
 
 A thread block computes whole rows, so every element is read once and written once.
-The baseline is a copy of as many bytes."""
+The baseline is a copy of the same number of bytes."""
 
 import re
 from collections.abc import Mapping
@@ -114,8 +114,8 @@ def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstIn
     g = dy * weight: dx = d * (g - mean(g) - s * mean(g * s)). dweight sums dy * s over rows, and dbias sums dy.
 
     dweight and dbias have one row per thread block, as in rms_norm_backward.
-    A row of x is a tile of `first` columns and, if `second` is not 0, a tile of `second` columns.
-    A single tile for 6144 columns would have 8192, and threads would spill."""
+    A row of x is loaded as a tile of `first` columns and, if `second` is not 0, a tile of `second` columns.
+    A single tile for 6144 columns would have 8192 columns, and threads would spill."""
     tma = None if allow_tma == 1 else False
     block = ct.bid(0)
     tiles = ct.cdiv(ct.cdiv(x.shape[0], ct.num_blocks(0)), 2) * 2 // tile_rows
@@ -159,8 +159,8 @@ def layer_norm_backward_rows(x, weight, dy, dx, dweight, dbias, columns: ConstIn
 
 
 def find_spans(first, second):
-    """Returns the widths of a row's two tiles, their starts, and the number of tiles.
-    A start is counted in widths of its own tile."""
+    """Returns the widths of a row's two tiles, the index at which each tile starts, and the number of tiles.
+    A tile's index counts in units of the tile's width."""
     return (first, second), (0, first // max(second, 1)), 1 + min(second, 1)
 
 
@@ -184,7 +184,7 @@ def load_rows(array, tile, tile_rows, widths, starts, count, tma):
 
 
 def mean_both(x, y, columns):
-    """Returns the mean of each row of x and of y, with one exchange between warps for both."""
+    """Returns the row means of x and the row means of y, computed in one reduction."""
     x, y = ct.reduce((x, y), axis=1, func=lambda a, b, c, d: (a + c, b + d), identity=(0.0, 0.0), keepdims=True)
     return x * (1.0 / columns), y * (1.0 / columns)
 
@@ -216,14 +216,14 @@ def space(_: str) -> Space:
 
 
 def backward_space(arch: str) -> Space:
-    """Returns the configs, all with PARTS thread blocks, because each writes a row of dweight.
-    On sm_90, tiles of 2 rows need one thread block of 8 warps per multiprocessor. Otherwise they spill."""
+    """Returns the configs. All have a grid of PARTS thread blocks, one per row of dweight.
+    On sm_90, configs with 2 rows have one thread block of 8 warps per multiprocessor, so that none spills."""
     return Space(BACKWARD_AXES, only=lambda config: _has_registers(arch, config))
 
 
 def layer_norm_backward_space(arch: str) -> Space:
-    """Returns the configs of `backward_space`, some of them also with rows cut into two tiles.
-    Two tiles need one thread block of 8 warps per multiprocessor. Otherwise threads would spill."""
+    """Returns the configs of `backward_space`, and variants that cut each row into two tiles.
+    These variants have one thread block of 8 warps per multiprocessor, so that none spills."""
     return Space(
         (*BACKWARD_AXES, ("spans", (1, 2))),
         only=lambda config: _has_registers(arch, config) and (config["spans"] == 1 or _is_alone(config)),
@@ -289,7 +289,7 @@ def cut_columns(columns: int, spans: int) -> tuple[int, int]:
 
 
 def grid(problem: Problem, config: Config, sm_count: int) -> tuple[int, int, int]:
-    """Returns one thread block per tile or, for a persistent kernel, at most as many as the GPU runs at once."""
+    """Returns a grid of one thread block per tile, limited to one wave if `persistent` is 1."""
     tiles = -(-problem.sizes["rows"] // config["tile_rows"])
     return min(tiles, sm_count * config["occupancy"]) if config["persistent"] else tiles, 1, 1
 
@@ -322,7 +322,7 @@ def layer_norm_backward_reference(inputs: Mapping[str, Any], xp: Any) -> Mapping
 
 
 def _sum_parts(rows: Any, xp: Any) -> Any:
-    """Returns the sum of each thread block's rows, (PARTS, columns)."""
+    """Adds up the rows of each thread block, and returns the sums as (PARTS, columns)."""
     part = -(-len(rows) // (2 * PARTS)) * 2
     padded = xp.zeros((PARTS * part, rows.shape[1]), dtype=xp.float32)
     padded[: len(rows)] = rows
@@ -342,22 +342,22 @@ def tolerance(_: Problem) -> float:
 
 
 def rms_norm_flops(problem: Problem) -> int:
-    """Returns the operations: per element a square, an addition and two multiplications."""
+    """Counts the operations: per element a square, an addition and two multiplications."""
     return 4 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def backward_flops(problem: Problem) -> int:
-    """Returns the operations: per element four products, four sums, three multiplications and a subtraction."""
+    """Counts the operations: per element four products, four sums, three multiplications and a subtraction."""
     return 12 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_flops(problem: Problem) -> int:
-    """Returns the operations: per element a sum, centring, a square, an addition, two multiplications and the bias."""
+    """Counts the operations: per element a sum, centring, a square, an addition, two multiplications and the bias."""
     return 7 * problem.sizes["rows"] * problem.sizes["columns"]
 
 
 def layer_norm_backward_flops(problem: Problem) -> int:
-    """Returns `backward_flops` and per element five operations more: a sum, a centring, two sums and a subtraction."""
+    """Returns `backward_flops` plus five operations per element: three sums, a centring and a subtraction."""
     return 17 * problem.sizes["rows"] * problem.sizes["columns"]
 
 

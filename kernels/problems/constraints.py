@@ -18,7 +18,7 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str]) -> dict[str, str]:
-    """Maps each name that a constraint determines to its expression, in an order in which all can be computed."""
+    """Maps each name that the constraints define to its expression. An expression uses only earlier names and axes."""
     left = list(names)
     derived: dict[str, str] = {}
     for constraint in constraints:
@@ -38,7 +38,7 @@ def list_derived(constraints: Iterable[str], names: Iterable[str], axes: set[str
 
 
 def derive(expression: str, values: Mapping[str, float]) -> float:
-    """Returns the value of an expression from `list_derived`. Raises BadProblem if it cannot be computed."""
+    """Computes an expression from `list_derived`. Raises BadProblem if the expression has no value."""
     try:
         return _compute(ast.parse(expression, mode="eval").body, values)
     except (ArithmeticError, TypeError) as error:
@@ -46,7 +46,7 @@ def derive(expression: str, values: Mapping[str, float]) -> float:
 
 
 def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
-    """Yields each single name on one side of an equation, with the other side as text."""
+    """Yields the name and the other side of an equation, for each side that is a single name."""
     try:
         body = ast.parse(constraint, mode="eval").body
     except (SyntaxError, ValueError):
@@ -58,7 +58,7 @@ def _list_equalities(constraint: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_names(expression: str) -> set[str] | None:
-    """Returns the names in an expression, or None if it is more than plain arithmetic."""
+    """Returns the names in an arithmetic expression, or None for any other expression."""
     nodes = list(ast.walk(ast.parse(expression, mode="eval").body))
     allowed = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *OPERATORS)
     if not all(isinstance(node, allowed) for node in nodes):

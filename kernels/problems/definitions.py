@@ -35,7 +35,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """An operator, as a Definition file describes it. A problem must give a size for each axis in `free`."""
+    """An operator from a Definition file. A problem must give a size for each axis in `free`."""
 
     name: str
     file: Path
@@ -47,7 +47,7 @@ class Definition:
     reference: str
 
     def values(self, given: Mapping[str, float]) -> dict[str, float]:
-        """Returns the values of all axes and derived numbers. Raises BadProblem if they break a constraint."""
+        """Returns the given values plus constants and derived values. Raises BadProblem for a contradiction."""
         for name, constant in self.constants.items():
             if given.get(name, constant) != constant:
                 raise BadProblem(f"{self.file.name}: {name} is {given[name]:g}, but it is the constant {constant}")
@@ -62,7 +62,7 @@ class Definition:
         return values
 
     def make_problem(self, given: Mapping[str, object]) -> Problem:
-        """Returns the problem with these values. Raises BadProblem if a value is missing, unknown or wrong."""
+        """Makes a problem from values by name. Raises BadProblem if a value is missing, unknown or wrong."""
         missing = [name for name in self.free if name not in given]
         if missing:
             raise BadProblem(f"{self.file.name}: axis {missing[0]} has no value; it needs {', '.join(self.free)}")
@@ -156,7 +156,7 @@ def _read_tensors(
 
 
 def _read_defaults(reference: str) -> dict[str, float | None]:
-    """Returns the default numbers of the reference's function `run`, by parameter name."""
+    """Returns the numeric defaults of the parameters of `run` in the reference's source, by parameter name."""
     try:
         tree = ast.parse(reference)
     except SyntaxError as error:

@@ -18,7 +18,7 @@ DEFAULT_CHOICE = "dtype"
 
 @dataclass(frozen=True)
 class Names:
-    """The names of an operator's sizes and of its choices, such as types."""
+    """The names of an operator's sizes, such as rows, and of its choices, such as dtype."""
 
     sizes: tuple[str, ...]
     choices: tuple[str, ...]
@@ -43,13 +43,13 @@ def read_names(names: str) -> Names:
 
 
 def make_problem(names: Names, sizes: Sequence[int], choices: Sequence[str]) -> Problem:
-    """Returns the problem with these values, named like "4096x1024:bf16"."""
+    """Makes a problem from sizes and choices in the order of `names`, with a name like "4096x1024:bf16"."""
     name = ":".join(("x".join(map(str, sizes)), *choices))
     return Problem(name, dict(zip(names.sizes, sizes, strict=True)), dict(zip(names.choices, choices, strict=True)))
 
 
 def make_named_problem(names: Names | None, values: Mapping[str, object]) -> Problem:
-    """Returns the problem with these values, or raises BadProblem. If `names` is None, any names are allowed."""
+    """Makes a problem from named values, or raises BadProblem. If `names` is None, any names are allowed."""
     sizes = {name: _check_size(name, value) for name, value in values.items() if not isinstance(value, str)}
     choices = {name: _check_choice(name, value) for name, value in values.items() if isinstance(value, str)}
     if names is None:

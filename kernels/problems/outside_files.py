@@ -1,4 +1,4 @@
-"""Finds submodules and Git LFS pointers, whose files are missing in nightlies."""
+"""Finds submodules and Git LFS pointers, because nightly runs check out commits without their files."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ POINTER_ADVICE = "it is a pointer of Git LFS and not the file: commit the file i
 
 
 def list_submodules(folder: Path, revision: str | None = None) -> list[str]:
-    """Returns the paths of a commit's submodules, or of those in Git's index if `revision` is None."""
+    """Returns the paths of a commit's submodules. If `revision` is None, reads Git's index."""
     staged = ("ls-files", "--stage", "--full-name", "-z", ":/")
     listing = staged if revision is None else ("ls-tree", "-r", "-z", "--full-tree", revision)
     entries = _git(folder, *listing).split("\0")
@@ -37,7 +37,7 @@ def find_submodule(package: str, submodules: Sequence[str]) -> str | None:
 
 
 def describe_submodule(package: str, submodule: str) -> str:
-    """Returns a sentence that says that commits are checked out without this package's submodule."""
+    """Returns the message that a package is missing because commits are checked out without submodules."""
     return f"{package} is in the submodule {submodule}, and commits are checked out without their submodules"
 
 

@@ -61,7 +61,7 @@ def parse_problem(text: str, names: str | None) -> Problem:
 
 
 def pattern(names: str) -> Callable[[str], Problem]:
-    """Returns a function that reads a problem with these names, for the `parse` of a Kernel."""
+    """Returns a parser for problems with these names, to use as a Kernel's `parse`."""
     read_names(names)
     return lambda text: parse_problem(text, names)
 

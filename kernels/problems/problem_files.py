@@ -1,4 +1,4 @@
-"""Reads JSON files with problems. Raises BadProblem, with file and line, if a file is wrong."""
+"""Reads JSON files with problems. A wrong file raises BadProblem with the file's name and the line."""
 
 import json
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ LARGEST_WEIGHT = 1e12  # sums of more would lose the times of other problems, an
 
 @dataclass(frozen=True)
 class WeightedProblem:
-    """A problem, and how often one step of each language model runs it."""
+    """A problem and its weights: how often one step of a language model runs the problem, by model."""
 
     problem: Problem
     weights: Mapping[str, float]
@@ -26,7 +26,7 @@ class WeightedProblem:
 
 @dataclass(frozen=True)
 class _Weighted:
-    """A problem and its weight for one model. `model` is None if there is no weight."""
+    """A problem with its weight for one model. Without a weight, `model` is None."""
 
     problem: Problem
     model: str | None
@@ -34,7 +34,7 @@ class _Weighted:
 
 
 def read_problems(problems: object, names: str | None, folder: Path) -> tuple[WeightedProblem, ...]:
-    """Returns the problems that a watch file gives. If a problem occurs several times, its weights are added."""
+    """Returns an operator's problems from a watch file. The weights of a repeated problem are added up."""
     written = None if names is None else read_names(names)
     found: dict[str, WeightedProblem] = {}
     for each in _read(problems, names, written, folder, "problems"):
@@ -79,7 +79,7 @@ def _read_file(path: str, written: Names | None, folder: Path) -> Iterator[_Weig
 def _read_object(
     written_object: Mapping[Any, Any], written: Names | None, place: str, default_model: str | None
 ) -> _Weighted:
-    """Returns the problem and the weight in an object. A weight without a model is for `default_model`."""
+    """Reads a problem and its weight from an object. `default_model` applies if a weight names no model."""
     values = {str(name): value for name, value in written_object.items()}
     weight, model = values.pop(WEIGHT, None), values.pop(MODEL, None)
     if model is not None and (not isinstance(model, str) or not model.strip()):

@@ -23,7 +23,7 @@ class NotWritable(Exception):
 
 @dataclass
 class CallText:
-    """The source lines that make a call's arguments, with the sizes and imports that they use."""
+    """Python source for a call's arguments: the lines that make arrays, and the sizes and imports in these lines."""
 
     lines: list[str] = field(default_factory=list)
     sizes: dict[int, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class CallText:
     kept: list[Any] = field(default_factory=list)
 
     def write(self, value: Any, name: str) -> str:
-        """Returns a Python expression for a value. An array gets a line of its own and a variable."""
+        """Returns a Python expression for a value. An array becomes a variable, which a new line in `lines` defines."""
         if type(value) in PLAIN:
             return _write_plain(value)
         if isinstance(value, np.generic):
@@ -88,7 +88,7 @@ class CallText:
         return f"{made}.requires_grad_()" if getattr(tensor, "requires_grad", False) and tensor.is_leaf else made
 
     def write_tensor(self, array: DeviceArray, values: Any = None) -> str:
-        """Returns an expression for a PyTorch tensor. Unknown whole numbers become 0, because they may be indices."""
+        """Returns an expression for a PyTorch tensor. Unknown integers become 0, because they may be indices."""
         self.imports.add("torch")
         dtype = f"torch.{array.dtype}"
         if values is not None and values.size and values.size <= MOST_LISTED and array.dtype != "bool":

@@ -92,7 +92,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextlib.contextmanager
 def packages_replaced(required: Sequence[str]) -> Iterator[set[str]]:
-    """Replaces pytest and missing packages by stand-ins. Yields the replaced packages, a set that grows."""
+    """Replaces pytest and missing packages by stand-ins. Yields a set that collects the names of replaced packages."""
     before, finder = sys.modules.get("pytest"), _Finder([each for each in required if each not in PACKAGES])
     sys.modules["pytest"] = make_pytest()
     sys.meta_path.append(finder)  # the last: what is installed is found first
@@ -152,7 +152,7 @@ def _pass_unknown(compare: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def list_arguments(function: Any, find_fixture: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Returns dicts of arguments with which to call a test, from its `parametrize` marks and fixtures."""
+    """Returns the arguments for each call of a test, from its `parametrize` marks and fixtures."""
     named: dict[str, list[dict[str, Any]]] = {}
     for name, given in getattr(function, MARKS, ()):
         if name == "parametrize" and len(given) > 1:

@@ -52,19 +52,19 @@ class Proposal:
 
 @dataclass
 class _Recorded:
-    """The recorded calls of each kernel, or the reason why it has none."""
+    """The recorded calls of each kernel, or the reason why a kernel has no calls."""
 
     calls: dict[KernelName, list[RecordedCall]] = field(default_factory=dict)
     reasons: dict[KernelName, str] = field(default_factory=dict)
     looked: Counter[KernelName] = field(default_factory=Counter)
 
     def wants_more(self, kernel: KernelName) -> bool:
-        """Returns whether to run more drivers to find a call that launches this kernel."""
+        """Returns whether to run more tests or scripts to find a call that launches this kernel."""
         calls = self.calls.get(kernel, ())
         return not calls or (calls[0].is_launch and self.looked[kernel] < MOST_LOOKS)
 
     def add(self, answer: Mapping[str, Any], file: str, missing: Iterable[KernelName]) -> None:
-        """Adds a driver's calls, and the reasons why kernels in `missing` still have none."""
+        """Adds the calls that a test or script made, and a reason for each `missing` kernel without calls."""
         for kernel, fields in answer.get("calls", ()):
             known = self.calls.setdefault(KernelName(*kernel), [])
             known += {RecordedCall.read(fields)} - set(known)
@@ -103,7 +103,7 @@ def propose(
 
 
 def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPackages | None:
-    """Returns the packages that the repository requires and that are missing here. Installs them if possible."""
+    """Installs missing required packages, if possible. Returns these packages, or None if none is missing."""
     stated = stated_packages.find_stated(root)
     if stated is None or stated.text is None:
         return stated
@@ -120,7 +120,7 @@ def _install_stated(root: Path, on_step: Say, imports_torch: bool) -> StatedPack
 
 
 def _choose_drivers(root: Path, arch: str, folder: Path) -> "_Drivers":
-    """Returns drivers that use the watch folder's environment or, if that fails, Tilewatch's environment."""
+    """Returns a runner of tests and scripts in the watch folder's environment, or else in Tilewatch's environment."""
     if interpreters.find(folder) is None:
         return _Drivers(root, arch)
     drivers = _Drivers(root, arch, folder)
@@ -140,14 +140,14 @@ def _write_settings(root: Path, settings: str) -> None:
 
 
 class _Drivers:
-    """Runs drivers (tests and scripts) in a child process, with the environment of `library` or Tilewatch's own."""
+    """A runner of tests and scripts in a child process, in the Python environment of `library` or of Tilewatch."""
 
     def __init__(self, root: Path, arch: str, library: Path | None = None) -> None:
         self._root, self._arch, self._library = root, arch, library
         self._child: ChildProcess | None = None
 
     def list(self) -> dict[str, Any]:
-        """Returns the repository's kernels, drivers and import folders."""
+        """Returns a dict with the repository's kernels, its tests and scripts, and its import folders."""
         answer = self._ask({"ask": "list"})
         self.close()
         if "failure" in answer:
@@ -157,7 +157,7 @@ class _Drivers:
     def record(
         self, file: str, path: Sequence[str], wanted: Iterable[KernelName], welcome: Iterable[KernelName]
     ) -> dict[str, Any]:
-        """Returns the kernel calls that a driver makes, or a "failure" if the child process died or hung."""
+        """Returns the kernel calls that a file makes, or a "failure" if the child process died or hung."""
         # For `welcome` kernels only the file and the first arguments of its tests are run.
         kernels = {"wanted": list(map(astuple, wanted)), "welcome": list(map(astuple, welcome))}
         return self._ask({"ask": "record", "file": file, "path": path, **kernels})
@@ -179,7 +179,7 @@ class _Drivers:
 
 
 def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Recorded:
-    """Runs drivers and returns the calls that they make. Stops when each kernel has a call of host code."""
+    """Runs tests and scripts until each kernel has a call of host code. Returns the recorded calls."""
     recorded = _Recorded()
     wanted = {KernelName(*each) for each in listed["kernels"]}
     try:
@@ -197,7 +197,7 @@ def _record(drivers: _Drivers, listed: Mapping[str, Any], on_step: Say) -> _Reco
 
 
 def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_step: Say) -> tuple[ProposedOperator, ...]:
-    """Returns operators that pass validation. Tries the calls of each kernel in order until one passes."""
+    """Returns operators that pass validation. For each kernel, tries the recorded calls in order until one passes."""
     left = {kernel: list(calls) for kernel, calls in recorded.calls.items()}
     entries: tuple[ProposedOperator, ...] = ()
     while left:
@@ -220,7 +220,7 @@ def _choose(folder: Path, arch: str, store_url: str, recorded: _Recorded, on_ste
 def _list_failures(
     folder: Path, entries: Sequence[ProposedOperator], arch: str, store_url: str, on_step: Say
 ) -> dict[str, str]:
-    """Returns the reason for each operator that fails `tilewatch validate`."""
+    """Validates operators, and returns an error message for each operator that fails, by name."""
     text = write_file(entries, {})
     folder.joinpath(FILE).write_text(text)
     try:
@@ -231,7 +231,7 @@ def _list_failures(
 
 
 def _blame(findings: Iterable[Mistake], entries: Sequence[ProposedOperator], text: str) -> dict[str, str]:
-    """Returns the first mistake of each operator. A mistake that belongs to no operator counts for all."""
+    """Returns each operator's first mistake, by name. A mistake outside of all operators counts for each of them."""
     lines = text.split("\n")
     ends = [place for place, line in enumerate(lines, 1) if line.startswith("@watch")] + [len(lines)]
     found: dict[str, str] = {}

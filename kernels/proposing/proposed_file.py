@@ -16,7 +16,7 @@ HEADER = """# Proposed by Tilewatch from calls in tests, benchmarks and scripts.
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A recorded call as Python source. It calls `ct.launch` if `is_launch`, otherwise host code."""
+    """A recorded call as Python source: a call of `ct.launch` if `is_launch`, otherwise a call of host code."""
 
     module: str
     function: str
@@ -28,7 +28,7 @@ class RecordedCall:
 
     @classmethod
     def read(cls, fields: Sequence[Any]) -> "RecordedCall":
-        """Returns the call with these fields, a list from JSON."""
+        """Makes a RecordedCall from a list of its fields, as read from JSON."""
         module, function, lines, run, sizes, imports, is_launch = fields
         return cls(module, function, tuple(lines), run, tuple(map(tuple, sizes)), tuple(imports), is_launch)
 
@@ -43,7 +43,7 @@ class ProposedOperator:
 
 
 def name_entries(chosen: Mapping[RecordedCall, Sequence[KernelName]]) -> tuple[ProposedOperator, ...]:
-    """Returns an operator with a unique name for each chosen call."""
+    """Makes an operator with a unique name for each call."""
     entries: list[ProposedOperator] = []
     for call, kernels in chosen.items():
         base = re.sub(r"\W", "_", call.function.removesuffix(".apply")).strip("_").lower() or "operator"
@@ -75,7 +75,7 @@ def write_file(entries: Sequence[ProposedOperator], left_out: Mapping[KernelName
 
 
 def _name_modules(entries: Iterable[ProposedOperator]) -> dict[str, str]:
-    """Returns the name of the variable that holds each imported module in the watch file."""
+    """Maps each imported module to the name of its variable in the watch file."""
     named: dict[str, str] = {}
     for module in dict.fromkeys(entry.call.module for entry in entries):
         base = re.sub(r"\W", "_", module.rpartition(".")[2])

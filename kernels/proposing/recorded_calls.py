@@ -60,7 +60,7 @@ class _Entered:
 
 @dataclass
 class _DriverCalls:
-    """The calls that a driver (a test or script) makes. `wanted` are kernels that still lack a call of host code."""
+    """The recorded calls of one test or script. `wanted` has the kernels that still lack a call of host code."""
 
     modules: Mapping[str, str]
     driver: str
@@ -83,7 +83,7 @@ class _DriverCalls:
                 pass
 
     def keep(self, launch: TracedLaunch) -> None:
-        """Records this launch and the outermost call of host code around it that a watch file can repeat."""
+        """Records a launch. Also records the outermost surrounding call of host code that a watch file can repeat."""
         function = launch.kernel._pyfunc
         kernel, known = (_find_file(function.__code__), function.__name__), len(self.calls)
         for each in self._list_candidates():
@@ -99,7 +99,7 @@ class _DriverCalls:
             raise Enough
 
     def list_repeats(self, sought: set[tuple[str, str]]) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yields named steps that repeat calls of host code with other arguments, to reach the kernels in `sought`."""
+        """Yields (name, function) pairs that repeat calls of host code with other arguments, for `sought` kernels."""
         for (file, code), (names, given) in list(self.hosts.items()):
             is_function = "." not in name_code(code)
             call = names[name_code(code).split(".")[0]]
@@ -110,13 +110,13 @@ class _DriverCalls:
                 yield name_code(code), functools.partial(varied_calls.call_with_gradients, call, varied, is_function)
 
     def _list_candidates(self) -> list[_Entered]:
-        """Returns running functions that may be host code, outermost first. Functions of the driver come last."""
+        """Returns running functions that may be host code, outermost first, but those of the test or script last."""
         taking = [each for each in self.entered if any(map(_has_array, each.given.values()))]
         own = [each for each in taking if _find_file(each.frame.f_code) == self.driver]
         return [*(each for each in taking if each not in own), *own]
 
     def _try(self, kernel: tuple[str, str], code: types.CodeType, write: Callable[[], RecordedCall]) -> bool:
-        """Keeps the call that `write` makes, unless one is kept already. Returns False if `write` fails."""
+        """Stores the result of `write`, unless this call is already stored. Returns False if `write` fails."""
         if (kernel, code) not in self.calls:
             try:
                 self.calls[kernel, code] = (kernel, astuple(write()))
@@ -202,7 +202,7 @@ def _has_array(value: Any) -> bool:
 
 
 def _find_function(frame: types.FrameType) -> tuple[Any, str, int] | None:
-    """Returns a running function, its name, and how many first arguments callers omit, or None without a name."""
+    """Returns a running function, its name and the number of first arguments to omit, or None if not importable."""
     parts = name_code(frame.f_code).split(".")
     owner: Any = frame.f_globals.get(parts[0])
     if len(parts) == 1 and owner is not None and _is_code_of(owner, frame.f_code):
@@ -219,7 +219,7 @@ def _is_code_of(function: Any, code: types.CodeType) -> bool:
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a repository's kernels and drivers if the request asks for them, otherwise the calls of one driver."""
+    """Returns the repository's kernels, tests and scripts, or the calls of one test or script, as requested."""
     root = Path(request["root"])
     sources = _read_repository(root)
     if request["ask"] == "list":
@@ -280,7 +280,7 @@ def _record(request: Mapping[str, Any], root: Path, sources: RepositorySources) 
 def _run_driver(
     recorder: _DriverCalls, project: Project, path: Path, content: bytes, welcome: set[tuple[str, str]]
 ) -> list[str]:
-    """Runs a file, its tests and its functions until each kernel has a call. Returns a sentence for each failure."""
+    """Runs a file and its test functions until each wanted kernel has a call. Returns a sentence for each failure."""
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__package__ = ".".join(path.relative_to(project.root).parts[:-1])  # for its relative imports
@@ -306,7 +306,7 @@ def _run_driver(
 
 
 class _UncheckedAsserts(ast.NodeTransformer):
-    """Replaces each assert by its expression, because outputs are guesses and cannot be checked."""
+    """A syntax tree transformer that replaces asserts by their expressions, because outputs are guesses."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.Expr:
         return ast.copy_location(ast.Expr(node.test), node)
@@ -346,7 +346,7 @@ def _stop(*_: object) -> None:
 
 
 def _list_steps(names: Mapping[str, Any]) -> tuple[list[tuple[str, Any]], ...]:
-    """Returns two lists of named calls of tests and functions: first calls, and calls with further arguments."""
+    """Returns two lists of (test name, call): with a test's first arguments, and with further arguments."""
 
     def find_fixture(name: str) -> Any:
         made = names.get(name)

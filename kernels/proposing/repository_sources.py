@@ -12,7 +12,7 @@ DRIVER_NAMES = ("test", "bench", "example", "demo", "sample", "profile", "probe"
 
 @dataclass(frozen=True, order=True)
 class KernelName:
-    """A function under `@ct.kernel`. `file` is relative to the repository's top folder."""
+    """A kernel, by file and function name. `file` is relative to the repository's top folder."""
 
     file: str
     name: str
@@ -28,7 +28,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class RepositorySources:
-    """A repository's kernels and drivers, its import folders, module names by file, and required packages."""
+    """A repository's kernels, tests and scripts that use them, import folders, modules and required packages."""
 
     kernels: tuple[KernelName, ...]
     drivers: tuple[Driver, ...]
@@ -38,7 +38,7 @@ class RepositorySources:
 
 
 def read_sources(texts: Mapping[str, bytes]) -> RepositorySources:
-    """Returns the kernels, drivers and modules in Python files. Ignores a file that Python cannot parse."""
+    """Returns the kernels, tests, scripts and modules in Python files. Ignores files that Python cannot parse."""
     trees = {file: parse(text) for file, text in texts.items()}
     found = sorted(kernel for file, tree in trees.items() for kernel in list_kernels(file, tree))
     kernels = [each for each in found if not _is_of_tests(each.file)] or found
@@ -92,7 +92,7 @@ def _is_of_tests(file: str) -> bool:
 
 
 def list_names(tree: ast.AST) -> Iterator[str]:
-    """Yields each name that code uses. Names that it only defines are left out."""
+    """Yields the names of the variables, attributes and imports in code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -103,7 +103,7 @@ def list_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _follow_names(trees: Mapping[str, ast.Module], kernels: Iterable[KernelName]) -> dict[str, frozenset[KernelName]]:
-    """Returns the kernels that each function and class uses, directly or through other functions."""
+    """Maps each function and class to the kernels that it uses, directly or through other functions."""
     uses: dict[str, set[str]] = {}
     for tree in trees.values():
         for node in tree.body:
@@ -127,7 +127,7 @@ def _reach(tree: ast.Module, reached: Mapping[str, frozenset[KernelName]]) -> fr
 
 
 def _match_file(file: str, kernels: Iterable[KernelName]) -> frozenset[KernelName]:
-    """Returns kernels whose file name is part of this file's name, as in softmax.py and test_softmax.py."""
+    """Returns the kernels of the files that a test is named after, such as softmax.py for test_softmax.py."""
     stem = PurePosixPath(file).stem
     return frozenset(each for each in kernels if PurePosixPath(each.file).stem in stem and each.file != file)
 
@@ -144,7 +144,7 @@ def _can_run(file: str, tree: ast.Module) -> bool:
 
 
 def _rank(driver: Driver, kernels: int) -> tuple[bool, int, str]:
-    """Returns a key that sorts drivers. Tests come first, because they have small shapes."""
+    """Returns a sort key that puts tests first, because tests have small shapes."""
     kind = 1 if "bench" in driver.file.lower() else 0 if "test" in driver.file.lower() else 2
     # A driver whose names lead to most kernels comes last, because it may call few of these kernels.
     return len(driver.kernels) > max(4, kernels // 2), kind, driver.file
@@ -160,7 +160,7 @@ def _list_imports(tree: ast.AST) -> Iterator[str]:
 
 
 def _name_module(file: str, files: Iterable[str], imported: set[str]) -> str:
-    """Returns the name by which the repository imports a file, or else its name in its package."""
+    """Returns a file's module name: as the repository imports it, or else from the packages that contain it."""
     parts = list(PurePosixPath(file).with_suffix("").parts)
     parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
     for start in range(len(parts)):
@@ -179,7 +179,7 @@ def _find_folder(file: str, module: str) -> str:
 
 
 def _imports_beside(file: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Returns whether a file imports a module of its own folder by its bare name, as only a script can."""
+    """Returns whether a file imports a neighbouring file without a package name, as scripts do."""
     folder = PurePosixPath(file).parent
     names = {folder / each.partition(".")[0] for each in _list_imports(trees[file])}
     return any(names & {PurePosixPath(each).with_suffix(""), *PurePosixPath(each).parents} for each in trees)

@@ -21,7 +21,7 @@ CUPY = "cupy-cuda13x"
 
 @dataclass(frozen=True)
 class StatedPackages:
-    """Required packages that are missing here. `text` is the text of their file, or None if it cannot be installed."""
+    """Required packages that are missing here. `text` is the requirements file's text, or None if not installable."""
 
     file: str
     missing: tuple[str, ...]
@@ -29,7 +29,7 @@ class StatedPackages:
     failure: str = ""
 
     def describe(self) -> str:
-        """Returns a sentence that says how host code gets these packages."""
+        """Returns a sentence that names the missing packages and says how to provide them."""
         lacks = f"Tilewatch's environment lacks {', '.join(self.missing)}, which {self.file} states"
         if self.text is None:
             file = "another file of packages" if self.failure else "a file that lists them by name"
@@ -40,7 +40,7 @@ class StatedPackages:
 
 
 def find_stated(root: Path) -> StatedPackages | None:
-    """Returns the missing packages of an installable file, or else of all files, or None if none is missing."""
+    """Returns the missing packages of one installable file, or of all files together, or None if none is missing."""
     found = [each for each in _read_files(root) if each.missing]
     needed = {name for each in found if each.text is None for name in each.missing}
     whole = (each for each in found if each.text is not None and needed <= set(each.missing))

@@ -18,7 +18,7 @@ Arguments = Mapping[str, Any]
 
 
 def vary(given: Arguments) -> Iterator[Arguments]:
-    """Yields variants of a call's arguments with other flags, types or sizes, all with gradients."""
+    """Yields copies of a call's arguments with other flags, types or sizes. Float tensors require gradients."""
     if is_in_use("torch"):
         return
     import torch
@@ -36,7 +36,7 @@ def vary(given: Arguments) -> Iterator[Arguments]:
 
 
 def call_with_gradients(call: Callable[..., Any], given: Arguments, by_name: bool) -> None:
-    """Calls host code, and then `backward` of its result. Ignores errors, because some arguments do not fit."""
+    """Calls host code, and then `backward` on the result. Ignores errors, because some arguments do not fit."""
     with contextlib.suppress(Exception):
         made = call(**given) if by_name else call(*given.values())
         result = next(each for each in _list_tensors(made) if each.requires_grad)

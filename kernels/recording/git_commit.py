@@ -1,4 +1,4 @@
-"""Reads the commit of a library folder from Git, without a network."""
+"""Reads a commit of a library folder's repository from Git, without a network."""
 
 import datetime as dt
 import re
@@ -21,7 +21,7 @@ class NoHistory(ExpectedError):
 
 @dataclass(frozen=True)
 class GitCommit:
-    """A Git commit. `position` is the number of commits up to it along first parents."""
+    """A Git commit. `position` is the number of commits in its first-parent history, including itself."""
 
     repository: str
     sha: str
@@ -55,7 +55,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
 
 
 def read_moment(seconds: str, now: dt.datetime) -> dt.datetime:
-    """Returns the moment that Git gives in seconds since 1970. Impossible moments become 1970 or `now`."""
+    """Converts Git's seconds since 1970 to a datetime, limited to the range from 1970 to `now`."""
     since_1970 = int(seconds) if re.fullmatch(r"-?[0-9]{1,30}", seconds) else 0
     return dt.datetime.fromtimestamp(min(max(since_1970, 0), int(now.timestamp())), dt.UTC)
 

@@ -1,4 +1,4 @@
-"""Converts a local sweep into the rows of a recording."""
+"""Converts a local sweep of configs into the rows of a recording."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -14,7 +14,7 @@ from tilewatch.kernels.results import Compiled, Plan, PlannedTrial, RunResult
 def list_rows(
     plan: Plan, commit: GitCommit, model: GpuSpec, outcomes: Sequence[tuple[PlannedTrial, Compiled]], result: RunResult
 ) -> Iterator[dict[str, Any]]:
-    """Yields a recording's rows for a sweep with its compilations, trials, run and measurements."""
+    """Yields a recording's rows: one sweep, and its compilations, trials, run and measurements."""
     yield {
         "row": "sweep",
         "id": 1,

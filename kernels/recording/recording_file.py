@@ -1,6 +1,6 @@
-"""Writes and reads recordings, which carry runs from machines without network or database. A recording is gzipped JSON
-lines: a header, rows, and the number of rows. A row's field "row" is its kind. Its other fields are the columns of the
-kind's table in db/models.py."""
+"""Writes and reads recordings, files of runs on machines without network or database. A recording is gzipped JSON
+lines: a header, rows, and the number of rows. A row's field "row" is its kind, such as "trial". The other fields are
+the columns of the kind's table in db/models.py."""
 
 import datetime as dt
 import gzip
@@ -50,7 +50,7 @@ class BadRecording(ExpectedError):
 
 @dataclass(frozen=True)
 class Header:
-    """Says where and when the runs were recorded. `tool` names Tilewatch's version."""
+    """The header of a recording: machine, time, repository and Tilewatch version (`tool`)."""
 
     machine: str
     recorded_at: str
@@ -88,7 +88,7 @@ def write(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Adds rows to a file and returns their number. Raises BadRecording if its machine or repository differs."""
+    """Adds rows to a file and returns their number. Raises BadRecording for a file of another machine or repository."""
     if not path.exists():
         return write(path, header, rows)
     there = read(path)
@@ -102,7 +102,7 @@ def append(path: Path, header: Header, rows: Iterable[Mapping[str, Any]]) -> int
 
 
 def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns new rows numbered after those of a file, without compilations that the file already has."""
+    """Returns the new rows with sweep numbers after those in `there`, without compilations that `there` already has."""
     last = max((row["id"] for row in there if row["row"] == "sweep"), default=0)
     known = {(row["code_key"], row["compiler"]) for row in there if row["row"] == "compilation"}
     return [
@@ -113,7 +113,7 @@ def renumber(there: Sequence[Mapping[str, Any]], rows: Iterable[Mapping[str, Any
 
 
 def read(path: Path) -> RecordingContents:
-    """Returns the validated file. Raises BadRecording if it is wrong, too large or truncated."""
+    """Reads and validates a recording. Raises BadRecording if the file is wrong, too large or truncated."""
     for number, _ in enumerate(_read_lines(path)):
         if number > MOST_ROWS + 1:  # the first and the last line are not rows
             raise BadRecording(f"{path} has {TOO_MANY}")

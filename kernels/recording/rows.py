@@ -12,7 +12,7 @@ from tilewatch.text import LONGEST_NAME
 
 @with_config(ConfigDict(strict=True, allow_inf_nan=False))
 class _Fields(TypedDict):
-    """The base of all rows. A value of a wrong type is refused and not converted."""
+    """The base class of all row types. Values of a wrong type are refused and not converted."""
 
 
 MOST_COMMITS = 10_000_000

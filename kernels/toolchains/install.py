@@ -38,7 +38,7 @@ class NotInstalled(ExpectedError):
 
 
 def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Package, ...]:
-    """Returns packages with the hashes of the wheels that pip would install from a folder or the package index."""
+    """Returns packages with wheel hashes from the folder `wheels` or, if `wheels` is None, from the package index."""
     named = [f"{name}=={version}" for name, version in versions.items()]
     report = json.loads(_run_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
     hashes = {
@@ -78,7 +78,7 @@ def install(
 
 
 def remove(root: Path, name: str) -> None:
-    """Removes a toolchain. Raises NotInstalled if it is Tilewatch's own."""
+    """Removes a toolchain. Raises NotInstalled for Tilewatch's own environment."""
     with _hold_lock(root):
         found = find_toolchain(root, name)
         if found.folder is None:
@@ -119,7 +119,7 @@ def _write_list(packages: Sequence[Package]) -> str:
 
 
 def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
-    """Raises NotInstalled if another toolchain has other files under the same version of a package."""
+    """Raises NotInstalled if another toolchain has the same version of a package with different files."""
     for other in (*others, Toolchain(INSTALLED, None)):
         for package, version, _ in made.packages:
             file = _find_other_file(package, version, made.folder, other.folder)
@@ -131,7 +131,7 @@ def _require_own_versions(made: Toolchain, others: Sequence[Toolchain]) -> None:
 
 
 def _find_other_file(package: str, version: str, here: Path | None, there: Path | None) -> str | None:
-    """Returns a file of a package that differs between two folders, or None. A folder None is Tilewatch's own."""
+    """Returns a file of a package that differs between two folders, or None. None as a folder means Tilewatch's."""
     other = _list_files(package, version, there)
     if other is None:
         return None

@@ -13,7 +13,7 @@ from tilewatch.kernels.toolchains.toolchain import SITE, Package, Toolchain
 def mix(
     root: Path, name: str, base: Toolchain, head: Toolchain, packages: Iterable[str], swapped: Collection[str]
 ) -> Toolchain:
-    """Makes the toolchain `name` with the `swapped` packages of `head` and all other packages of `base`."""
+    """Makes a toolchain with the packages in `swapped` from `head`, and all other packages from `base`."""
     site = root / name / SITE
     shutil.rmtree(site.parent, ignore_errors=True)
     site.mkdir(parents=True)
@@ -23,7 +23,7 @@ def mix(
 
 
 def _link_package(package: str, side: Toolchain, site: Path) -> str | None:
-    """Links a package's files into `site`, and returns its version, or None if the toolchain lacks it."""
+    """Links a package's files into `site`. Returns its version, or None if the toolchain lacks the package."""
     path = sys.path if side.folder is None else [str(side.folder)]
     for found in importlib.metadata.distributions(name=package, path=path):
         for file in found.files or ():

@@ -1,4 +1,4 @@
-"""Chooses the versions of all packages of a toolchain from a few that a person names."""
+"""Completes a toolchain: chooses versions for the packages that a person did not name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def read_versions(texts: Sequence[str]) -> dict[str, str]:
 
 
 def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
-    """Returns the version of each package of a toolchain. Raises BadPackages if versions do not work together."""
+    """Returns the version of each package of a toolchain. Raises BadPackages if the versions do not work together."""
     if not wanted:
         raise BadPackages("name a package, such as nvidia-cuda-tileiras==13.5.37: the rest is added as it fits")
     chosen = dict(wanted)

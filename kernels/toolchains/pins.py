@@ -52,7 +52,7 @@ def find_change(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, 
 def find_toolchain(
     pins: Mapping[str, str], changed: Sequence[str], toolchains: Iterable[Toolchain], installed: Mapping[str, str]
 ) -> PinnedToolchain:
-    """Returns the toolchain with the pinned versions. Raises BadPackages if they do not work together."""
+    """Returns the toolchain with the pinned versions. Raises BadPackages if the versions do not work together."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
     if all(installed.get(package) == version for package, version in wanted.items()):

@@ -47,7 +47,7 @@ class Toolchain:
 
     @property
     def is_installed(self) -> bool:
-        """Returns whether this machine has the toolchain. A report may name a toolchain of another machine."""
+        """Returns whether the toolchain is installed on this machine."""
         return self.folder is None or bool(self.packages)
 
 
@@ -57,7 +57,7 @@ def is_name(text: str) -> bool:
 
 
 def list_toolchains(root: Path) -> tuple[Toolchain, ...]:
-    """Returns the toolchains below a root, sorted by name, without Tilewatch's own."""
+    """Returns the toolchains below a root, sorted by name, without Tilewatch's own environment."""
     lists = sorted(root.glob(f"*/{LIST}")) if root.is_dir() else []
     found = []
     for each in lists:
@@ -90,11 +90,11 @@ def read_list(text: str) -> tuple[Package, ...]:
 
 
 def hash_list(toolchain: Toolchain) -> str:
-    """Returns a hash of a toolchain's packages. The toolchain's name does not affect it."""
+    """Returns a hash of a toolchain's packages and their versions, without the toolchain's name."""
     return hashlib.sha256(repr(sorted(tuple(each) for each in toolchain.packages)).encode()).hexdigest()
 
 
 def measure_disk_bytes(toolchain: Toolchain) -> int:
-    """Returns the bytes that a toolchain takes on disk, or 0 for Tilewatch's own."""
+    """Returns the bytes that a toolchain takes on disk, or 0 for Tilewatch's own environment."""
     files = toolchain.folder.parent.rglob("*") if toolchain.folder is not None else ()
     return sum(each.lstat().st_blocks * 512 for each in files)

@@ -46,7 +46,7 @@ def compiler_version() -> str:
 
 
 def describe_other_compiler(traced_with: object, wanted: str) -> str:
-    """Returns a sentence that says that code was traced with a wrong compiler, and how to mend that."""
+    """Returns the error message for code that was traced with a wrong compiler."""
     return (
         f"the code was traced with {str(traced_with)[:200]}, but is compiled with {wanted}: set TILEWATCH_COMPILER on "
         "every node (docs/operate/settings.md), and install the same cuda-tile in the environment that records"
@@ -54,7 +54,7 @@ def describe_other_compiler(traced_with: object, wanted: str) -> str:
 
 
 def read_compilers(lines: Collection[str]) -> dict[str, str]:
-    """Returns the versions in lines of `compiler_version`, by package. Several versions are joined by commas."""
+    """Returns the versions of each package in lines from `compiler_version`, joined by commas."""
     found: dict[str, set[str]] = {}
     for line in lines:
         words = line.split()
@@ -66,7 +66,7 @@ def read_compilers(lines: Collection[str]) -> dict[str, str]:
 
 
 def measuring_versions(driver: str, cuda_driver: str, timer: str) -> dict[str, str]:
-    """Returns the versions, by name, of all software that may change a measured time."""
+    """Returns the versions of all software that may change a measured time, by name."""
     return {
         **versions(COMPILING),
         **versions(MEASURING),

@@ -11,7 +11,7 @@ from tilewatch.text import count_text, without_controls
 
 
 class NotOneFolder(ExpectedError):
-    """Raised if the files to validate are in several folders, or if nothing names a folder."""
+    """Raised if the files to validate are in several folders, or if no folder is configured."""
 
 
 def validate(
@@ -72,7 +72,7 @@ def validate(
 
 
 def _find_folder() -> Path:
-    """Returns the folder that the nearest pyproject.toml watches, or the default. Raises NotOneFolder without both."""
+    """Returns the `watch` folder of the nearest pyproject.toml, or the default. Raises NotOneFolder if none exists."""
     from tilewatch.kernels import project_settings
     from tilewatch.kernels.library import FOLDER, watched_folder
 

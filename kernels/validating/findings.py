@@ -19,7 +19,7 @@ _FILE = re.compile(r"[\w.-]+\.py\b")
 
 
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns mistakes in the requested files, and a few configs to compile for each kernel without a mistake."""
+    """Returns the mistakes in the requested files and, for each kernel without mistakes, a few configs to compile."""
     library, arch, files = Path(request["library"]), request["arch"], request["files"]
     try:
         failures = [str(each) for each in list_failures(library, arch)]
@@ -50,7 +50,7 @@ def _some_file_loads(library: Path, arch: str) -> bool:
 
 
 def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns a kernel's mistakes as sentences and, if there are none, configs to compile."""
+    """Returns two lists: a kernel's mistakes as sentences and, if there are none, configs to compile."""
     found: list[str] = []
     plans = []
     try:
@@ -84,7 +84,7 @@ def _validate(entry: Entry, arch: str) -> tuple[list[str], list[dict[str, Any]]]
 
 
 def _list_idle_hints(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each hint whose values make no difference to the code."""
+    """Yields a sentence for each compiler hint whose values all give the same code."""
     for hint in HINTS:
         values: dict[str, list[Any]] = {}
         keys: dict[str, set[str]] = {}
@@ -120,6 +120,6 @@ def _list_unrepeatable(entry: LibraryOperator, problem: Problem) -> Iterator[str
 
 
 def _make_finding(file: str, line: int | None, sentence: str) -> dict[str, Any]:
-    """Returns a finding as a dict. A file or line that the sentence names has priority."""
+    """Returns a finding as a dict. A file and line in the sentence replace the given file and line."""
     named, at = _FILE.search(sentence), _LINE.search(sentence)
     return {"file": named[0] if named else file, "line": int(at[1]) if at else line, "sentence": sentence}

@@ -1,4 +1,4 @@
-"""Finds files in submodules and Git LFS that a library folder needs. Nightlies lack them."""
+"""Finds files of submodules and Git LFS that a library folder needs but nightly runs do not check out."""
 
 import ast
 from collections.abc import Iterator, Sequence

@@ -61,7 +61,7 @@ def _compile(
     limit_s: float,
     on_step: Callable[[str], None],
 ) -> Iterator[tuple[str, Mistake]]:
-    """Yields a name and a mistake for each operator that compiles with none of its configs."""
+    """Compiles each operator's configs. Yields the operator's name and a mistake if all configs fail."""
     with Compiler(store_url, limit_s=limit_s, wall_limit_s=LONGEST_WALL * limit_s) as compiler:
         for plan in plans:
             on_step(f"{plan['file']}: compiling {plan['kernel']} on {plan['problem']} for {plan['arch']}")
