@@ -59,8 +59,10 @@ def test_a_subject_that_breaks_a_rule_is_refused(subject: str, fault: str) -> No
 
 @pytest.mark.parametrize("word", ["it", "Those", "now"])
 def test_a_new_subject_names_what_it_means(word: str) -> None:
-    assert check_message(f"pages: Draw {word} in time{BODY}") == [f"has '{word}': name what is meant"]
+    assert check_message(f"pages: Draw {word} in time{BODY}") == [f"has '{word}': write what is meant"]
     assert check_message(f"pages: Draw {word}ne in time{BODY}") == []
+    assert check_message(f"pages: Name the columns{BODY}") == ["has 'Name': write what is meant"]
+    assert check_message(f"pages: Show the name of a column{BODY}") == []
 
 
 def test_sixty_letters_are_enough() -> None:
