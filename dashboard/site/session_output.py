@@ -23,6 +23,6 @@ def write_from(url: str, write: Callable[[Session], str]) -> int:
     except DBAPIError:
         sentence = f"the database at {address(url)} does not answer; is Tilewatch running?"
     except OSError as error:
-        sentence = f"{error.filename} cannot be written: {error.strerror}"
+        sentence = f"{error.filename or 'a file'} cannot be written: {error.strerror}"
     print(f"tilewatch: {sentence}", file=sys.stderr)
     return EXPECTED_ERROR

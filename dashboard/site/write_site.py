@@ -8,7 +8,7 @@ ORDER is JSON with the fields of SiteOrder. `tilewatch publish` runs this, becau
 import datetime as dt
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from tilewatch.dashboard.site import feeds, rendering, site_content, site_reads, templates
 from tilewatch.dashboard.site.session_output import write_from
+from tilewatch.dashboard.site.site_content import Party
 from tilewatch.dashboard.text import moment
 from tilewatch.text import one_line
 from tilewatch.tuned import read_tables
@@ -58,15 +59,21 @@ def write_site(opened: Session, order: SiteOrder) -> str:
         badge.unlink()  # that of a GPU model without a score would show the last one for good
     for name, text in texts.items():
         (order.folder / name).write_text(text, encoding="utf-8")
-    shown = {each.made_at for each in parties}
     left_out = [
-        f"left out what {one_line(each.name)} published {moment(each.made_at)}: it is older"
+        f"left out what {one_line(each.name)} published {moment(each.made_at)}: {reason}"
         for each in others
-        if each.made_at not in shown
+        if (reason := _find_reason_to_leave_out(each, own, newest))
     ]
     size = sum((order.folder / name).stat().st_size for name in (*texts, site_content.FILE))
     wrote = f"wrote {len(texts) + 1} files, {size / 1e6:.1f} MB; open {order.folder / 'index.html'}"
     return "\n".join([*dict.fromkeys(left_out), wrote])
+
+
+def _find_reason_to_leave_out(party: Party, own: Party, newest: Mapping[str, Party]) -> str | None:
+    """Returns why the site does not show a party; None if it is shown."""
+    if party.name == own.name:
+        return "this site has the same name"
+    return "it is older" if party.made_at < newest[party.name].made_at else None
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -104,18 +104,22 @@ def test_a_file_of_another_kind_is_refused_in_a_sentence(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["lab", "us"])
-def test_an_older_site_of_a_name_is_left_out_in_a_sentence(name: str, filled: Session, tmp_path: Path) -> None:
-    """The default name is that of the machine: another site of that name was left out, and nothing said so."""
-    sites = [replace(PARTY, sections=(), made_at=AT - dt.timedelta(days=days)) for days in (2, 1, 1)]
-    for place, party in enumerate(sites):
+def test_a_site_that_is_left_out_is_named_with_the_reason(name: str, filled: Session, tmp_path: Path) -> None:
+    """The default name is that of the machine: another site of that name was left out, and nothing said so. A site that
+    somebody else made at the same moment must not hide the sentence."""
+    made = [("lab", 2), ("lab", 1), ("lab", 1), ("other", 2)]
+    for place, (maker, days) in enumerate(made):
         (tmp_path / str(place)).mkdir()
+        party = replace(PARTY, name=maker, sections=(), made_at=AT - dt.timedelta(days=days))
         write_parties(tmp_path / str(place), (party,))
-    order = SiteOrder(tmp_path / "out", name, "0.1.0", merge=tuple(tmp_path / str(place) for place in range(3)))
+    order = SiteOrder(tmp_path / "out", name, "0.1.0", merge=tuple(tmp_path / str(place) for place in range(len(made))))
     *left_out, wrote = write_site.write_site(filled, order).split("\n")
     days = ["2026-11-26", "2026-11-27"] if name == "lab" else ["2026-11-26"]
-    assert left_out == [f"left out what lab published {day} 03:00 UTC: it is older" for day in days]
+    reason = "this site has the same name" if name == "lab" else "it is older"
+    assert left_out == [f"left out what lab published {day} 03:00 UTC: {reason}" for day in days]
     assert wrote.startswith("wrote ")
-    assert [each.name for each in read_parties(order.folder)] == (["lab"] if name == "lab" else ["us", "lab"])
+    shown = ["lab", "other"] if name == "lab" else ["us", "lab", "other"]
+    assert [each.name for each in read_parties(order.folder)] == shown
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,12 +138,19 @@ def test_the_command_writes_the_file_and_says_so(filled_url: str, tmp_path: Path
     assert "9c0d1e2f00" in target.read_text()
 
 
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("/nowhere/week.html", "/nowhere/week.html cannot be written: No such file or directory"),
+        ("/dev/full", "a file cannot be written: No space left on device"),  # Python names no file then
+    ],
+)
 def test_a_file_that_cannot_be_written_is_one_sentence(
-    filled_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: str, sentence: str, filled_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TILEWATCH_DATABASE_URL", filled_url)
-    assert report.main([json.dumps(ORDER | {"html": "/nowhere/week.html"})]) == session_output.EXPECTED_ERROR
-    assert capsys.readouterr().err == "tilewatch: /nowhere/week.html cannot be written: No such file or directory\n"
+    assert report.main([json.dumps(ORDER | {"html": file})]) == session_output.EXPECTED_ERROR
+    assert capsys.readouterr().err == f"tilewatch: {sentence}\n"
 
 
 def test_the_scoreboard_is_a_picture_by_the_same_command(
