@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
+from tests.db.fixtures.leases import ENDED_LEASE
 from tilewatch.db import session
 from tilewatch.db.lifecycle import jobs, waiting
 from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
@@ -290,7 +291,7 @@ def test_reconcilers_at_once_requeue_a_job_once(database_url: str) -> None:
         job_ids = [one_commit.job(opened, f"job {number}") for number in range(20)]
         for job_id in job_ids:
             jobs.claim(opened, job_id, "a", LEASE_S)
-        opened.execute(update(Job).values(lease_until=text("now() - interval '1 s'")))
+        opened.execute(update(Job).values(lease_until=ENDED_LEASE))
     requeued: list[UnsentJob] = []
 
     def reconcile() -> None:

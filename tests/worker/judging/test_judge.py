@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import TextClause, delete, func, select, text, update
 
+from tests.db.fixtures.leases import ENDED_LEASE
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for
 from tests.worker.fixtures.nights import FIRST_NIGHT, do_nights, read_verdicts, submit_night
@@ -294,7 +295,7 @@ def test_a_question_that_cannot_be_answered_is_undecided_with_its_reason(
     "end",
     [
         {"state": "cancelled"},
-        {"state": "running", "owner": "gone#1", "attempt": MAX_ATTEMPTS, "lease_until": text("now() - interval '1 s'")},
+        {"state": "running", "owner": "gone#1", "attempt": MAX_ATTEMPTS, "lease_until": ENDED_LEASE},
         {"state": "failed", "failure": "the process crashed before it queued the judge"},
     ],
     ids=("cancelled", "poison", "failed"),

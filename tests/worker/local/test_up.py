@@ -142,7 +142,7 @@ class Running:
 
     def forgot_the_dead(self) -> bool:
         """Does what two minutes do to the jobs and messages of workers that were killed; False: not yet."""
-        over = "update jobs set lease_until = now() - interval '1 s' where state = 'running'"
+        over = "update jobs set lease_until = pg_postmaster_start_time() where state = 'running'"
         return self._changed(over) and self.forgot_waits()
 
     def forgot_waits(self) -> bool:

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
+from tests.db.fixtures.leases import ENDED_LEASE
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
@@ -13,7 +14,7 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.queue import dispatch, follow_up, reconcile
 from tilewatch.worker.queue.reconcile import reconcile as repair
 
-GONE = {"state": "running", "owner": "gone@n#1", "attempt": 1, "lease_until": text("now() - interval '1 s'")}
+GONE = {"state": "running", "owner": "gone@n#1", "attempt": 1, "lease_until": ENDED_LEASE}
 
 
 def look(context: Context) -> list[int]:

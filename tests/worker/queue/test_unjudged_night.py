@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import select, text, update
 
+from tests.db.fixtures.leases import ENDED_LEASE
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.run_result import result
 from tests.worker.fixtures.worker_context import Drain
@@ -50,7 +51,7 @@ def list_verdicts(context: Context) -> list[str]:
 
 def test_after_the_last_measurement_went_down_with_three_workers(left: int, context: Context, drain: Drain) -> None:
     with session(context.database_url) as opened:
-        lost = {"owner": "gone", "attempt": MAX_ATTEMPTS, "lease_until": text("now() - interval '1 s'")}
+        lost = {"owner": "gone", "attempt": MAX_ATTEMPTS, "lease_until": ENDED_LEASE}
         opened.execute(update(Job).where(Job.id == left).values(state="running", **lost))
     reconcile(context.database_url, context.broker_url)
     drain()

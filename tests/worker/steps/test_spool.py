@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 
+from tests.db.fixtures.leases import ENDED_LEASE
 from tests.worker.fixtures import run_result, tiny_repository
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
@@ -146,7 +147,7 @@ def test_what_a_killed_worker_spooled_is_delivered_by_its_next_life(context: Con
     assert spool.list_waiting(context.spool) == []
     assert count(context, Run) == 1
     with session(context.database_url) as opened:
-        opened.execute(update(Job).where(Job.state == "running").values(lease_until=text("now() - interval '1 s'")))
+        opened.execute(update(Job).where(Job.state == "running").values(lease_until=ENDED_LEASE))
     assert run_job.run(spooled.job_id, "next#1", context) == [judge]
     assert count(context, Run) == 1
 
