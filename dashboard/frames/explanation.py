@@ -12,14 +12,13 @@ from tilewatch.db.page_reads.evidence import CodeDiffRow, CubinRow, RunRow, Samp
 from tilewatch.db.page_reads.replays import ReplayRow
 from tilewatch.mechanisms.counters import COUNTERS, LABELS
 from tilewatch.mechanisms.find import Mechanism, find_mechanisms
-from tilewatch.mechanisms.pairs import Moved, WinnerFacts, read_swizzled
+from tilewatch.mechanisms.pairs import Moved, WinnerFacts, read_swizzled, write_number
 from tilewatch.text import change_text
 
 LEAST_CHANGE = 0.01
 """The least relative change of the time that gets an explanation."""
 
 FACTS = ("registers", "stack_bytes", "shared_bytes", "code_bytes", "tma_loads", "loads", "tensor_core_mmas", "mmas")
-WHOLE = 1000
 
 
 @dataclass(frozen=True)
@@ -90,22 +89,23 @@ def tabulate_counters(found: Evidence) -> pd.DataFrame:
 def find_change(found: Evidence) -> tuple[Mechanism, ...] | None:
     """Returns the reasons why the time changed, the main first; None if unknown or if the change is small."""
     sides = [[row.median_us for row in each if row.role == "kernel"] for each in (found.sampled_before, found.sampled)]
-    change = sides[1][0] / sides[0][0] - 1 if all(sides) else None
-    if change is None or abs(change) < LEAST_CHANGE or found.winner is None or found.winner_before is None:
+    ratio = sides[1][0] / sides[0][0] if all(sides) else 1.0
+    if max(ratio, 1 / ratio) < 1 + LEAST_CHANGE or found.winner is None or found.winner_before is None:
         return None
     assert found.before is not None
-    base, counters = _find_base(found), read_counters(found)
+    base = _find_base(found)
     if base is None:
         return None
     is_winner = base is found.winner_before
+    counters = read_counters(found) if is_winner else PairCounters({}, {})
     return find_mechanisms(
-        _build(base, counters.before if is_winner else {}, found.before, found.sampled_before),
-        _build(found.winner, counters.now if is_winner else {}, found.run, found.sampled),
+        _build(base, counters.before, found.before, found.sampled_before),
+        _build(found.winner, counters.now, found.run, found.sampled),
         _list_moved(found.diff_to_before if is_winner else None),
-        is_slower=change > 0,
+        is_slower=ratio > 1,
         problem=found.run.problem,
         arch=found.run.arch,
-        ratio=max(1 + change, 1 / (1 + change)),
+        ratio=max(ratio, 1 / ratio),
     )
 
 
@@ -147,8 +147,8 @@ def list_roofline_points(found: Evidence) -> list[RooflinePoint]:
         return []
     time_us = _kernel_time(found.sampled)
     points = [RooflinePoint("what the problem asks for", found.run.flops, found.run.bytes, time_us)]
-    before, now = ("before, measured", found.sampled_before), ("this run, measured", found.sampled)
-    for (name, sampled), counters in zip((before, now), (counted.before, counted.now), strict=True):
+    before = ("before, measured", found.sampled_before, counted.before)
+    for name, sampled, counters in (before, ("this run, measured", found.sampled, counted.now)):
         moved_bytes = counters.get("dram_read_bytes", 0) + counters.get("dram_write_bytes", 0)
         if moved_bytes:
             operations = counters.get("tensor_operations") or found.run.flops
@@ -193,9 +193,7 @@ def _list_moved(diff: CodeDiffRow | None) -> list[Moved]:
 
 
 def _write(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:.3g}"
+    return "" if value is None else write_number(value)
 
 
 def _change(before: float | None, now: float) -> str:

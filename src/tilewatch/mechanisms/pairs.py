@@ -42,7 +42,7 @@ class Number:
     head: float
 
     def __str__(self) -> str:
-        return f"{self.label} {_write(self.base)} -> {_write(self.head)}"
+        return f"{self.label} {write_number(self.base)} -> {write_number(self.head)}"
 
 
 @dataclass(frozen=True)
@@ -92,5 +92,5 @@ def read_share(version: WinnerFacts, part: str, whole: str) -> float | None:
     return None if parts is None or not all_of_them else parts / all_of_them
 
 
-def _write(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:.3g}"
+def write_number(value: float) -> str:
+    return f"{value:,.0f}" if value >= WHOLE else f"{value:.3g}"
