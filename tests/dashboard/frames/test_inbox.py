@@ -90,6 +90,23 @@ def test_a_card_says_what_how_much_since_when_whose_and_what_to_do_next() -> Non
     assert not several.can_acknowledge
 
 
+@pytest.mark.parametrize(
+    ("other", "fact"),
+    [
+        ({}, "mine, new, without an owner, opened 2026-11-20"),
+        ({"owner": "kim@example.org"}, "mine, new, kim@example.org, opened 2026-11-20"),
+        (
+            {"simulated": True, "state": "acknowledged"},
+            "mine (simulated), acknowledged, without an owner, opened 2026-11-20",
+        ),
+    ],
+)
+def test_a_card_names_the_repository_the_state_the_owner_and_the_day(other: dict[str, Any], fact: str) -> None:
+    (card,) = made(regression(4, **other)).items
+    assert card.facts[2] == fact
+    assert card.can_acknowledge == (card.facts[2].split(", ")[1] == "new")
+
+
 def test_the_most_urgent_comes_first_and_the_newest_of_a_kind() -> None:
     alarm = {"kind": "nightly_late", "subject": "NVIDIA B200", "detail": "it compiles", "opened_at": NOON}
     later = regression(2, opened_at=NOON + dt.timedelta(hours=1))
