@@ -30,8 +30,8 @@ def commits(count: int, days: float = 4.0) -> pd.DataFrame:
     )
 
 
-def score(*rows: dict[str, Any], count: int = 3) -> scoreboard.GpuScore:
-    (found,) = scoreboard.list_scores(pd.DataFrame(list(rows)), commits(count), NAMES)
+def score(*rows: dict[str, Any], count: int = 3, days: float = 4.0) -> scoreboard.GpuScore:
+    (found,) = scoreboard.list_scores(pd.DataFrame(list(rows)), commits(count, days), NAMES)
     return found
 
 
@@ -78,6 +78,14 @@ def test_the_week_before_is_a_week_before_or_the_oldest() -> None:
     young = score(series("a", [0.95, 0.9], [1, 0]))
     assert scoreboard.write_direction(young) == "5.0 points worse since 2026-11-16"
     assert scoreboard.write_direction(score(series("a", [0.9], [0]))) == "nothing earlier to compare with"
+
+
+@pytest.mark.parametrize(
+    ("days", "since"), [(3.4, "2026-11-10"), (3.5, "2026-11-13"), (7, "2026-11-13"), (7.1, "2026-11-13")]
+)
+def test_a_commit_of_exactly_a_week_ago_is_the_week_before(days: float, since: str) -> None:
+    found = score(series("a", [0.6, 0.7, 0.8, 0.9], [3, 2, 1, 0]), count=4, days=days)
+    assert scoreboard.write_direction(found).endswith(f"since {since}")
 
 
 @pytest.mark.parametrize(
