@@ -1,9 +1,13 @@
 """Who may browse and who may act: every combination of settings that a mistake could make too generous."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+import streamlit as st
 
 from tilewatch.dashboard import rights as people
-from tilewatch.dashboard.rights import BadRules, decide_rights, read_rules
+from tilewatch.dashboard.rights import BadRules, Rights, decide_rights, read_rules
 
 OPEN = read_rules(False, "", "")
 LAPTOP = read_rules(False, "act", "")
@@ -69,3 +73,96 @@ def test_an_address_is_somebody_s_only_where_the_provider_says_so(
     claims: dict[str, object], trusts_silence: bool, address: str | None
 ) -> None:
     assert people.find_address(claims, trusts_silence) == address
+
+
+KIM = "kim@example.org"
+
+
+class User(dict[str, Any]):
+    """What a visitor's browser and the provider say of the visitor, as Streamlit hands it on."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self)
+
+
+@pytest.fixture
+def visit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Rights]:
+    """The rights that a page finds with such secrets for such a visitor, who typed a name."""
+
+    def find(secrets: dict[str, Any], **user: Any) -> Rights:
+        monkeypatch.setattr(st, "user", User(user))
+        if secrets:  # else Streamlit finds no file
+            monkeypatch.setattr(st, "secrets", secrets)
+        return people.find_rights("typed")
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("claims", "who"),
+    [
+        ({"is_logged_in": True, "email_verified": True}, KIM),
+        ({"is_logged_in": True}, KIM),
+        ({"is_logged_in": True, "email_verified": False}, None),
+        ({"is_logged_in": False, "email_verified": True}, None),
+        ({"email_verified": True}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("trusted", ["1", 1])
+def test_an_address_without_a_sign_in_is_nobody_s(
+    trusted: object, claims: dict[str, bool], who: str | None, visit: Callable[..., Rights]
+) -> None:
+    """A visitor's browser may send an address that no provider has seen."""
+    secrets = {"auth": {}, "TILEWATCH_TRIAGERS": KIM, "TILEWATCH_TRUST_ADDRESSES": trusted}
+    found = visit(secrets, email=KIM, **claims)
+    assert (found.browse, found.act, found.who) == (who is not None, who is not None, who)
+
+
+@pytest.mark.parametrize("trusted", ["0", "", "yes"])
+def test_only_a_one_trusts_addresses_that_the_provider_leaves_unverified(
+    trusted: str, visit: Callable[..., Rights]
+) -> None:
+    secrets = {"auth": {}, "TILEWATCH_TRIAGERS": KIM, "TILEWATCH_TRUST_ADDRESSES": trusted}
+    assert visit(secrets, email=KIM, is_logged_in=True).who is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "secrets", "expected"),
+    [
+        (None, {}, (True, False)),
+        (None, {"auth": {}}, (False, False)),
+        (None, {"TILEWATCH_ANONYMOUS": "act"}, (True, True)),
+        ("act", {}, (True, True)),
+        ("nothing", {"TILEWATCH_ANONYMOUS": "act"}, (False, False)),
+        ("", {"TILEWATCH_ANONYMOUS": "act"}, (True, False)),
+    ],
+)
+def test_the_environment_goes_before_the_secrets(
+    environment: str | None,
+    secrets: dict[str, Any],
+    expected: tuple[bool, bool],
+    monkeypatch: pytest.MonkeyPatch,
+    visit: Callable[..., Rights],
+) -> None:
+    monkeypatch.delenv("TILEWATCH_ANONYMOUS", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("TILEWATCH_ANONYMOUS", environment)
+    found = visit(secrets)
+    assert (found.browse, found.act) == expected
+
+
+def test_each_refusal_says_what_would_help() -> None:
+    assert decide_rights(OPEN, None, "kim").why_not == "Nobody may act here (see TILEWATCH_ANONYMOUS)."
+    assert decide_rights(LAPTOP, None, "  ") == Rights(True, False, None, "Type your name to act.")
+    assert decide_rights(LAPTOP, None, "kim").why_not == ""
+    assert decide_rights(SIGNED, KIM, "").why_not == ""
+    assert decide_rights(OPEN, KIM, "kim").act is False, "nobody is a triager where none is named"
+
+
+def test_names_of_triagers_may_have_spaces_and_gaps_between_them() -> None:
+    assert read_rules(True, " browse ", " Kim@example.org ,, *@Team.example.org,").triagers == (
+        KIM,
+        "*@team.example.org",
+    )
+    assert read_rules(True, " browse ", "").anonymous == "browse"
