@@ -232,8 +232,7 @@ def find_evidence(opened: Session, run_id: int) -> Evidence | None:
     sampled = evidence_queries.list_samples(opened, run_id)
     sampled_before = evidence_queries.list_samples(opened, before.run_id) if before else []
     after = before.position if before else run.position - 1
-    winner = next((each.config_id for each in sampled if each.config_id is not None), None)
-    winner_before = next((each.config_id for each in sampled_before if each.config_id is not None), None)
+    winner, winner_before = (rows[0].config_id if rows else None for rows in (sampled, sampled_before))
 
     def cubin(of: evidence_queries.RunRow | None, config_id: int | None) -> evidence_queries.CubinRow | None:
         return evidence_queries.find_cubin(opened, of.sweep_id, config_id) if of and config_id is not None else None
