@@ -172,10 +172,8 @@ def _known(counters: Any) -> dict[str, float]:
 
 
 def _of_next_best(found: Evidence) -> dict[str, float]:
-    tied = read_detail(found.sampled).get("tied_counters") or []
-    if found.next_best is None:
-        return {}
-    return _known(next((each for each in tied if each.get("config") == found.next_best.params), None))
+    other, tied = found.next_best, read_detail(found.sampled).get("tied_counters") or []
+    return _known(next((each for each in tied if other and each.get("config") == other.params), None))
 
 
 def _build(

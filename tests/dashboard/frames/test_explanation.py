@@ -209,6 +209,8 @@ def test_a_counter_that_only_one_side_read_has_no_change(filled: Session, filled
         ["instructions", "200", "150", "-25.0 %", "300"],
     ]
     assert list(table.columns) == ["counter", "before", "this run", "change", "next best", "means"]
+    alone = explanation.tabulate_counters(replace(found, sampled=sampled, next_best=None))
+    assert list(alone.columns) == ["counter", "before", "this run", "change", "means"]
     assert list(explanation.tabulate_counters(replace(found, replays=(), sampled_before=())).columns) == [
         "counter",
         "this run",
