@@ -35,12 +35,19 @@ def test_the_commands_repeat_the_sweep_and_time_both_winners_in_turns(filled: Se
     of_graph = replace(shown, run=replace(shown.run, kernel="gemm_fp8 graph"))
     by_graph = replay.replace(" --config", " --metric graph --config")
     assert evidence.repeat_commands(of_graph).splitlines() == [*lines[:-1], by_graph]
+    for unknown in ({"winner": None}, {"winner_before": None}):
+        plain = evidence.repeat_commands(replace(shown, **unknown)).splitlines()  # type: ignore[arg-type]
+        assert plain == [*lines[:-1], replay.partition(" --config")[0]]
+    assert evidence.repeat_commands(replace(shown, before=None)).splitlines() == lines[:2]
 
 
 def test_the_csv_has_every_sample_of_both_runs(filled: Session, filled_url: str) -> None:
     rows = list(csv.DictReader(evidence.samples_csv(found(filled, filled_url)).splitlines()))
     assert len(rows) == 2 * 3 * 21
     assert {row["sha"] for row in rows} == {SHAS[2], SHAS[1]}
+    assert [int(row["round"]) for row in rows[:21]] == list(range(1, 22))
+    first = replace(found(filled, filled_url), before=None, sampled_before=())
+    assert len(evidence.samples_csv(first).splitlines()) == 1 + 3 * 21
 
 
 def test_the_csv_has_no_formula(filled: Session, filled_url: str) -> None:
@@ -60,6 +67,8 @@ def test_the_json_has_everything(filled: Session, filled_url: str) -> None:
 def test_only_what_differs_is_a_difference() -> None:
     changed = evidence.differences({"driver": "580", "torch": "2.11"}, {"driver": "590", "torch": "2.11", "cupy": "14"})
     assert changed.to_numpy().tolist() == [["driver", "580", "590"], ["cupy", "none", "14"]]
+    assert evidence.differences({"rate": 1.25}, {"rate": 1234.5}).to_numpy().tolist() == [["rate", "1.2", "1,234.5"]]
+    assert list(evidence.differences({"torch": "2.11"}, {"torch": "2.11"})) == ["", "before", "this run"]
 
 
 def test_static_facts_stand_beside_each_other(filled: Session, filled_url: str) -> None:
@@ -68,6 +77,15 @@ def test_static_facts_stand_beside_each_other(filled: Session, filled_url: str) 
     assert list(facts.columns) == ["", "before", "this run"]
     registers = facts[facts[""] == "registers per thread"].iloc[0]
     assert registers["before"] == registers["this run"] == "192"
+    assert shown.winner is not None
+    new = replace(shown.winner, code_sha256="0123456789abcdef", stack_bytes=None, median_us=1234.56)
+    old = replace(new, code_sha256=None, median_us=None, stack_bytes=96)
+    rows = evidence.static_facts(next_best=old, this_run=new).set_index("")
+    assert list(rows) == ["next best", "this run"]
+    assert rows.loc["machine code"].tolist() == ["none", "0123456789ab"]
+    assert rows.loc["stack (spills), bytes"].tolist() == ["96", "none"]
+    assert rows.loc["time in the sweep, us"].tolist() == ["none", "1,234.6"]
+    assert "compiled" not in evidence.static_facts(this_run=replace(new, compile_status=None))[""].tolist()
     assert evidence.static_facts(before=None, this_run=None).empty
 
 
@@ -75,6 +93,14 @@ def test_a_remark_that_only_one_cubin_has_is_told(filled: Session, filled_url: s
     shown = found(filled, filled_url)
     assert evidence.changed_remarks(shown.winner, shown.winner).empty
     assert evidence.changed_remarks(None, shown.winner)[""].tolist() == ["only this run"] * 2
+    assert evidence.changed_remarks(shown.winner, None)[""].tolist() == ["only before"] * 2
+    assert shown.winner is not None
+    tma, mma = shown.winner.remarks or []
+    moved = replace(shown.winner, remarks=[mma, {**tma, "text": "not lowered", "shape": None}] * 2)
+    assert evidence.changed_remarks(shown.winner, moved).to_numpy().tolist() == [
+        ["only before", "load_view_tko", tma["shape"], "lowered to TMA"],
+        ["only this run", "load_view_tko", "", "not lowered"],
+    ]
 
 
 def test_the_clock_and_the_power_have_an_axis_each_and_unreadable_readings_are_left_out() -> None:
@@ -91,6 +117,21 @@ def test_throttling_that_cannot_be_read_is_not_denied() -> None:
     read, unread = ({"sm_clock_mhz": 1980, "throttled": reasons} for reasons in ([], None))
     assert "The GPU was not throttled in any reading." in evidence.describe_clocks([read, {"when": "prepared"}])
     assert "Whether it was throttled is not known." in evidence.describe_clocks([read, unread])
+
+
+@pytest.mark.parametrize(
+    ("readings", "words"),
+    [
+        ([{"sm_clock_mhz": 1980}, {"sm_clock_mhz": 1200}, {"sm_clock_mhz": None}], "SM clock 1,200 to 1,980 MHz. "),
+        ([{"sm_clock_mhz": 1980}, {"sm_clock_mhz": 1980}], "SM clock 1,980 MHz. "),
+        ([{"sm_clock_mhz": 1, "throttled": ["power"]}, {"throttled": ["heat", "power"]}, {"throttled": None}],
+         "SM clock 1 MHz. Throttled: heat, power."),
+    ],
+)  # fmt: skip
+def test_clocks_are_told_from_the_lowest_to_the_highest_with_why_they_were_low(
+    readings: list[dict[str, object]], words: str
+) -> None:
+    assert evidence.describe_clocks(readings).startswith(words)
 
 
 @pytest.mark.parametrize("readings", [[], [{"when": "prepared", "missing": "NVML: no permission"}]])
@@ -137,6 +178,13 @@ def test_a_replay_is_told_by_its_medians_over_launches() -> None:
 
 def test_identical_code_has_no_difference_to_tell() -> None:
     assert evidence.replay_sentence(replay(bad_code_sha256="a")).endswith("identical machine code")
+    unknown = evidence.replay_sentence(replay(good_code_sha256=None, bad_code_sha256=None))
+    assert unknown.endswith("+10.0 % time, slower over 3 launches")
+
+
+def test_a_replay_of_two_configs_names_both_and_one_launch_is_one() -> None:
+    words = evidence.replay_sentence(replay(axis="config", good_us=[100.0], bad_us=[95.0]))
+    assert words == "best of the short list → winner, same commit 2222222222: -5.0 % time, faster over 1 launch"
 
 
 def test_a_replay_along_an_axis_of_a_newer_release_has_a_sentence() -> None:
@@ -155,6 +203,7 @@ def test_a_node_against_another_is_told_with_its_own_time() -> None:
     assert evidence.replay_sentence(one_cubin) == (
         "node n2, for comparison with another: the cubin of 2222222222: 105.0 us over 3 launches"
     )
+    assert evidence.replay_sentence(replay(axis="node", host=None)).startswith("node unknown, for comparison")
     two = evidence.replay_sentence(replay(axis="node", host="n2"))
     assert two == (
         "node n2, for comparison with another: the cubins of 1111111111 and 2222222222: "
@@ -197,3 +246,18 @@ def test_a_replay_names_the_configs_that_are_known_and_the_base_one_only_if_it_d
     assert command(tiles, tiles) == f"{line} --config tile=64"
     assert command(tiles, others) == f"{line} --config tile=64 --beside-config tile=128"
     assert command(None, others) == f"{line} --beside-config tile=128"
+
+
+def test_each_time_stands_beside_that_of_its_implementation_in_the_run_before(filled: Session, filled_url: str) -> None:
+    shown = found(filled, filled_url)
+    ours, *_ = shown.sampled
+    versioned = replace(shown.sampled[1], detail={"version": "0.2.5+cu13"})
+    pairs = list(
+        evidence.pair_times(replace(shown, sampled=(ours, versioned), sampled_before=shown.sampled_before[:1]))
+    )
+    assert [(name, row.implementation, old and old.implementation) for name, row, old in pairs] == [
+        ("gemm_fp8", "gemm_fp8", "gemm_fp8"),
+        ("deepgemm 0.2.5", "deepgemm", None),
+    ]
+    assert pairs[0][2] == shown.sampled_before[0]
+    assert list(evidence.pair_times(replace(shown, sampled=()))) == []
