@@ -1,8 +1,9 @@
 """What a rival chose, in words."""
 
+import pandas as pd
 import pytest
 
-from tilewatch.dashboard.frames.baseline_texts import describe_choice, list_missing, version_name
+from tilewatch.dashboard.frames.baseline_texts import describe_choice, list_missing, name_lines, version_name
 
 PRINTED = (
     "GemmDesc(gemm_type=0, m=320, n=32576, k=7168, num_sms=132): GemmConfig(layout=Layout(swap_ab=0, block_m=128, "
@@ -32,6 +33,10 @@ PRINTED = (
             id="one often",
         ),
         pytest.param({}, "", id="nothing stored"),
+        pytest.param({"chose": None, "kernels": None}, "", id="nothing known"),
+        pytest.param(
+            {"chose": ["other=1"], "kernels": ["_ZN", "7", "_Z12abcdefghijklrest"]}, "_ZN, 7, abcdefghijkl", id="odd"
+        ),
     ],
 )
 def test_the_choice_of_a_rival(detail: dict[str, list[str]], words: str) -> None:
@@ -64,3 +69,21 @@ def test_a_missing_baseline_has_the_first_sentence_of_its_reason() -> None:
 )
 def test_a_baseline_has_the_name_of_its_version(implementation: str, detail: dict[str, str], name: str) -> None:
     assert version_name(implementation, detail) == name
+
+
+def test_a_version_has_a_line_of_its_own_where_a_run_timed_it_twice() -> None:
+    points = pd.DataFrame(
+        [
+            (1, "gemm", "kernel", {"version": "7"}, "gemm"),
+            (1, "deepgemm", "baseline", {"version": "0.2.5+cu130"}, "deepgemm 0.2.5"),
+            (1, "deepgemm 0.2.5", "baseline", {}, "deepgemm 0.2.5, environment"),
+            (1, "deepgemm 0.1.0", "baseline", {}, "deepgemm 0.1.0"),
+            (2, "deepgemm 0.2.5", "baseline", {}, "deepgemm 0.2.5"),
+            (2, "deepgemm", "baseline", {}, "deepgemm"),
+        ],
+        columns=["run_id", "implementation", "role", "detail", "line"],
+        index=range(5, 11),
+    )
+    for shown in (points, points[points["role"] == "kernel"], points[points["implementation"] == "deepgemm"]):
+        assert name_lines(shown).to_dict() == shown["line"].to_dict()
+    assert name_lines(points[:0]).empty
