@@ -166,3 +166,59 @@ def test_counts_name_the_first_and_the_last_day_of_the_commits_compared_with() -
     counts = "0 faster, 5 slower since 2026-11-02 (against commits of 2026-11-03 to 2026-11-19), in 5 of 6 series"
     assert differences.write_counts(pairs, "2026-11-02") == counts
     assert "(against commits of 2026-11-14)" in differences.write_counts(pairs[:1], "2026-11-02")
+
+
+@pytest.mark.parametrize(
+    ("finding", "cell"),
+    [
+        ("faster", "-2.0 %"),
+        ("slower", "-2.0 %"),
+        ("higher ratio", "-2.0 %"),
+        ("lower ratio", "-2.0 %"),
+        ("not judged yet", "-2.0 % not judged yet"),
+        ("undecided", "-2.0 % undecided"),
+        ("not confirmed", "-2.0 % not confirmed"),
+        ("identical code", "≈ -2.0 %"),
+        ("within noise", "≈ -2.0 %"),
+    ],
+)
+def test_a_cell_marks_a_change_that_is_no_claim(finding: str, cell: str) -> None:
+    assert differences.write_cell({"change": -0.02, "finding": finding}) == cell
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"finding": "slower", "confirmed_at": "1a2b3c4d00" + "0" * 30}, "slower, confirmed at 1a2b3c4d00"),
+        ({"finding": "within noise", "confirmed_at": None}, "within noise"),
+        ({"finding": "undecided", "origin": "recorded"}, "undecided: a later recording or a run here decides"),
+        ({"finding": "undecided", "origin": "measured"}, "undecided: a replay with more launches decides"),
+    ],
+)
+def test_a_finding_has_its_commit_or_what_decides(row: dict[str, Any], words: str) -> None:
+    assert differences.write({"undecided": "8 launches", "confirmed_at": None, **row}) == words
+
+
+def test_between_gpu_models_each_finding_follows_the_side_and_what_is_compared() -> None:
+    pairs = pd.DataFrame(
+        [
+            (-0.1, True, True),
+            (0.1, True, True),
+            (-0.1, True, False),
+            (0.1, True, False),
+            (0.1, False, True),
+            (None, True, True),
+        ],
+        columns=["change", "apart", "of_ratio"],
+    )
+    found = differences.add_findings_between_gpus(pairs)
+    assert found["finding"].tolist() == ["higher ratio", "lower ratio", "faster", "slower", "within noise", ""]
+
+
+def test_counts_say_how_many_series_could_be_compared() -> None:
+    at = pd.Timestamp("2026-11-20 12:00Z")
+    pairs = pd.DataFrame({"finding": ["slower", "faster"], "change": [0.1, -0.1], "committed_at_before": [at, at]})
+    words = "1 faster, 1 slower since a week ago (against commits of 2026-11-20), in 2 series"
+    assert differences.write_counts(pairs, "a week ago") == words
+    none = differences.write_counts(pairs.assign(change=None), "a week ago")
+    assert none == "No series has a newer run to compare since a week ago, of 2 series"
