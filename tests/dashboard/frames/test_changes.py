@@ -1,6 +1,8 @@
 """Made frames give what changed between two snapshots, and the outcome of a night."""
 
 import datetime as dt
+import math
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -22,6 +24,45 @@ def test_a_lower_ratio_is_more_time_with_an_interval_around_it() -> None:
 
 def test_overlapping_intervals_are_not_apart() -> None:
     assert not pair([series_row(1, 1.0)], [series_row(2, 1.01)]).iloc[0]["apart"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "noise"),
+    [
+        ({"noise": 0.003}, {"noise": 0.001}, 0.003),
+        ({"noise": 0.001}, {"noise": 0.003}, 0.003),
+        ({"noise": None}, {"noise": 0.002}, 0.002),
+        ({"noise": None}, {"noise": None}, 0.0045),
+        ({"noise": 0.003}, {"noise": 0.001, "gpu_uuid": "GPU-2"}, 0.0045),
+        ({"noise": 0.003}, {"noise": 0.012, "gpu_uuid": "GPU-2"}, 0.012),
+    ],
+)
+@pytest.mark.parametrize("of_ratio", [True, False])
+def test_the_interval_adds_both_medians_errors_to_the_noise_of_two_runs(
+    before: dict[str, Any], after: dict[str, Any], noise: float, of_ratio: bool
+) -> None:
+    """A run's noise is held to 99 of 100 differences of two runs, 2.58 standard deviations."""
+    if of_ratio:
+        old = series_row(1, 1.0, ratio_low=0.98, ratio_high=1.01, **before)
+        new = series_row(2, 0.8, ratio_low=0.79, ratio_high=0.82, **after)
+        change, low, high = 1 / 0.8 - 1, 0.98 / 0.82 - 1, 1.01 / 0.79 - 1
+    else:
+        old = series_row(1, None, median_us=100.0, low_us=99.0, high_us=102.0, **before)
+        new = series_row(2, None, median_us=125.0, low_us=121.0, high_us=128.0, **after)
+        change, low, high = 125 / 100 - 1, 121 / 102 - 1, 128 / 99 - 1
+    row = pair([old], [new]).iloc[0]
+    between_runs = 2.58 * math.sqrt(2) * noise
+    assert row["of_ratio"] == of_ratio
+    assert row["change"] == pytest.approx(change)
+    assert row["change_low"] == pytest.approx(change - math.hypot(change - low, between_runs))
+    assert row["change_high"] == pytest.approx(change + math.hypot(high - change, between_runs))
+
+
+@pytest.mark.parametrize(("ratio", "is_apart"), [(0.9, True), (0.99, False), (1.01, False), (1.1, True)])
+def test_a_change_is_apart_where_its_interval_is_on_one_side_of_zero(ratio: float, is_apart: bool) -> None:
+    exact = {"ratio_low": ratio, "ratio_high": ratio}
+    row = pair([series_row(1, 1.0, ratio_low=1.0, ratio_high=1.0)], [series_row(2, ratio, **exact)]).iloc[0]
+    assert row["apart"] == is_apart
 
 
 EXACT = {"ratio_low": 0.98, "ratio_high": 0.98}
@@ -83,6 +124,14 @@ def test_a_simulated_run_stands_for_a_series_only_where_no_gpu_measured_it() -> 
     simulated = series_row(3, 0.5, origin="simulated", measured_at=NOW + dt.timedelta(days=1))
     assert changes.one_row_per_series(pd.DataFrame([simulated, recorded]))["run_id"].tolist() == [2]
     assert changes.one_row_per_series(pd.DataFrame([simulated]))["run_id"].tolist() == [3]
+
+
+def test_of_two_runs_of_a_series_the_later_one_remains_and_series_are_in_order() -> None:
+    late, early = (series_row(run_id, 1.0, measured_at=NOW + dt.timedelta(days=run_id)) for run_id in (3, 2))
+    first = series_row(1, 1.0, kernel="a")
+    rows = changes.one_row_per_series(pd.DataFrame([early, late, first]))
+    assert rows["run_id"].tolist() == [1, 3]
+    assert list(rows) == list(late)
 
 
 def test_only_the_series_that_are_asked_for_remain() -> None:
