@@ -152,6 +152,12 @@ def test_the_environment_goes_before_the_secrets(
     assert (found.browse, found.act) == expected
 
 
+def test_without_settings_the_rules_are_those_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TILEWATCH_ANONYMOUS", "TILEWATCH_TRIAGERS"):
+        monkeypatch.delenv(name, raising=False)
+    assert people.find_rules() == OPEN
+
+
 def test_each_refusal_says_what_would_help() -> None:
     assert decide_rights(OPEN, None, "kim").why_not == "Nobody may act here (see TILEWATCH_ANONYMOUS)."
     assert decide_rights(LAPTOP, None, "  ") == Rights(True, False, None, "Type your name to act.")
