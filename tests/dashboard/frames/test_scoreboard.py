@@ -80,6 +80,11 @@ def test_the_week_before_is_a_week_before_or_the_oldest() -> None:
     assert scoreboard.write_direction(score(series("a", [0.9], [0]))) == "nothing earlier to compare with"
 
 
+@pytest.mark.parametrize(("oldest", "places"), [(2, 2), (3, 1), (4, 1)])
+def test_the_line_has_no_place_before_the_commits_that_are_known(oldest: int, places: int) -> None:
+    assert len(score(series("a", [0.8, 0.9], [oldest, 0]), count=3).line) == places
+
+
 @pytest.mark.parametrize(
     ("days", "since"), [(3.4, "2026-11-10"), (3.5, "2026-11-13"), (7, "2026-11-13"), (7.1, "2026-11-13")]
 )
@@ -100,10 +105,41 @@ def test_the_distance_is_in_points(ratio: float, words: str) -> None:
     assert scoreboard.write_distance(score(series("a", [ratio], [0]))) == words
 
 
-def test_what_a_gpu_measured_stands_before_what_was_recorded_or_simulated() -> None:
-    rows = [series("a", [ratio], [0], origin=origin) for ratio, origin in ((0.5, "recorded"), (0.9, "measured"))]
+@pytest.mark.parametrize(
+    ("worse", "better", "is_simulated"),
+    [("recorded", "measured", False), ("simulated", "measured", False), ("simulated", "recorded", False),
+     ("simulated", "simulated", True)],
+)  # fmt: skip
+def test_what_a_gpu_measured_stands_before_what_was_recorded_or_simulated(
+    worse: str, better: str, is_simulated: bool
+) -> None:
+    rows = [series("a", [ratio], [0], origin=origin) for ratio, origin in ((0.5, worse), (0.9, better))]
     for order in (rows, rows[::-1]):
-        assert score(*order).ratio == pytest.approx(0.9)
+        found = score(*order)
+        assert found.ratio == pytest.approx(order[0]["ratios"][0] if is_simulated else 0.9)
+        assert found.is_simulated == is_simulated
+
+
+@pytest.mark.parametrize(
+    ("ratios", "change", "words"),
+    [
+        ([0.9, 0.9123], 1.2, "1.2 points better since 2026-11-16"),
+        ([0.9, 0.8877], -1.2, "1.2 points worse since 2026-11-16"),
+        ([0.9, 0.9004], 0.0, "unchanged since 2026-11-16"),
+        ([0.9], 0.0, "nothing earlier to compare with"),
+    ],
+)
+def test_the_change_of_a_score_is_in_tenths_of_a_point(ratios: list[float], change: float, words: str) -> None:
+    found = score(series("a", ratios, list(range(len(ratios)))[::-1]))
+    assert (scoreboard.find_change(found), scoreboard.write_direction(found)) == (change, words)
+
+
+def test_the_gpu_model_with_the_most_operators_comes_first_and_an_unknown_one_by_its_slug() -> None:
+    models = {"a100": 1, "b200": 1, "h200": 2}
+    rows = [series(str(i), [0.9], [0], gpu_model=model) for model, count in models.items() for i in range(count)]
+    found = scoreboard.list_scores(pd.DataFrame(rows), commits(1), {**NAMES, "a100": "NVIDIA Z"})
+    assert [each.gpu_name for each in found] == ["H200", "Z", "b200"]
+    assert [each.points for each in found] == pytest.approx([-10] * 3)
 
 
 def test_an_operator_that_the_nightly_left_out_does_not_count() -> None:
