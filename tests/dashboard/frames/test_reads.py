@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 import streamlit as st
-from sqlalchemy import select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from tests.conftest import NewDatabase
 from tests.dashboard.fixtures.small_database import FIRST_DAY, OTHER_PROBLEM, PROBLEM, REPOSITORY, SHAS
 from tilewatch.dashboard.frames import reads
 from tilewatch.dashboard.frames.reads import NoDatabase, database_url
 from tilewatch.db import fact_writes, session
-from tilewatch.db.models import Commit, Measurement, Run, Sweep, Trial
+from tilewatch.db.models import Commit, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.page_reads import regressions
 
 
@@ -129,6 +130,21 @@ def test_a_regression_is_a_row_and_an_unknown_one_is_none(filled_url: str) -> No
 
 def test_the_inbox_has_the_regression_and_the_alarm(filled_url: str) -> None:
     assert [item.kind for item in reads.inbox(filled_url).items][:2] == ["regression", "alarm"]
+
+
+def test_an_undecided_verdict_needs_a_person_for_two_weeks(new_filled_database: NewDatabase) -> None:
+    now = dt.datetime.now(dt.UTC)
+    ages = {OTHER_PROBLEM: dt.timedelta(days=13, hours=22), PROBLEM: dt.timedelta(days=14, hours=2)}
+    with new_filled_database() as url:
+        with session.session(url) as opened:
+            opened.execute(delete(Verdict))
+            for problem, age in ages.items():
+                run = select(func.max(Run.id)).join(Sweep, Sweep.id == Run.sweep_id).where(Sweep.problem == problem)
+                judged = {"history_points": 9, "policy": "v1", "reason": "not sure enough", "judged_at": now - age}
+                opened.add(Verdict(run_id=opened.scalar(run), verdict="undecided", **judged))
+        (waiting,) = (item for item in reads.inbox(url).items if item.kind == "undecided")
+    assert [words for words in waiting.facts if OTHER_PROBLEM in words or PROBLEM in words] == [waiting.facts[0]]
+    assert OTHER_PROBLEM in waiting.facts[0]
 
 
 def test_a_snapshot_is_compared_with_the_one_at_an_earlier_commit(filled_url: str) -> None:
