@@ -15,6 +15,7 @@ from tilewatch.nightlies import ENDED_WELL, NightlyTimes, is_late, missing_night
 
 SERIES = ("kernel", "problem", "gpu_model")
 RECORD_SERIES = (*SERIES, "origin")
+ORIGINS = ("simulated", "recorded", "measured")  # the preferred one last
 
 NOISE_BETWEEN_RUNS = 0.0045
 """The relative standard deviation of a run's time if the judge has no estimate. For two GPUs, a lower estimate is
@@ -64,15 +65,14 @@ def _noise(pairs: pd.DataFrame) -> pd.Series:
 
 def one_row_per_series(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per series. Rows measured here are preferred to recordings, and recordings to simulations."""
-    rank = rows["origin"].map({"measured": 2, "recorded": 1, "simulated": 0})
-    order = rows.assign(rank=rank).sort_values(["rank", "measured_at"], ascending=False)
+    order = rows.assign(rank=rows["origin"].map(ORIGINS.index)).sort_values(["rank", "measured_at"], ascending=False)
     return order.drop_duplicates(list(SERIES)).drop(columns="rank").sort_values(list(SERIES))
 
 
 def keep_series(rows: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows whose series also appears in `of`."""
-    wanted = set(zip(*(of[name] for name in SERIES), strict=True)) if len(of) else set()
-    return rows[[key in wanted for key in zip(*(rows[name] for name in SERIES), strict=True)]]
+    keys, wanted = (pd.MultiIndex.from_frame(each[list(SERIES)]) for each in (rows, of))
+    return rows[keys.isin(wanted)]
 
 
 def night_state(night: pd.Series, last: dt.date | None, now: dt.datetime, times: NightlyTimes) -> str:

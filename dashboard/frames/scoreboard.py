@@ -13,6 +13,8 @@ from typing import Any
 
 import pandas as pd
 
+from tilewatch.dashboard.frames.changes import ORIGINS
+
 DEEPGEMM = "deepgemm"
 OTHER_ARITHMETIC = ("gemm_fp8", "gemm_fp8_hinted", "gemm_nt_fp8")
 """This library's kernels that do other arithmetic than DeepGEMM, which scales its inputs per block of values."""
@@ -30,7 +32,6 @@ GROUPS = (LIKE_DEEPGEMM, LIBRARIES, MEMORY, TUTORIAL)
 RECENT_COMMITS = 30
 """The number of commits in the history. Reading 30 commits takes 148 ms of Postgres in a year of 488 series (p95, 2
 cores, 2026-11-22), although a query should take at most 100 ms. More commits take longer."""
-RANK = {"measured": 2, "recorded": 1, "simulated": 0}
 WEEK = dt.timedelta(days=7)
 Ratios = Mapping[int, float]
 """The ratios of one series, keyed by the index of their commit: 0 is the newest commit."""
@@ -94,7 +95,7 @@ def list_scores(recent: pd.DataFrame, commits: pd.DataFrame, gpu_names: Mapping[
         ratios = _read_ratios(row)
         series = of_models.setdefault(row["gpu_model"], {})
         known = series.get((row["kernel"], row["problem"]))
-        if row["is_planned"] and ratios and (known is None or RANK[row["origin"]] > RANK[known[0]]):
+        if row["is_planned"] and ratios and (known is None or ORIGINS.index(row["origin"]) > ORIGINS.index(known[0])):
             series[row["kernel"], row["problem"]] = (row["origin"], ratios)
     scores = (
         _score(model, gpu_names.get(model, model), list(series.values()), commits)

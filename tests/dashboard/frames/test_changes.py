@@ -137,7 +137,9 @@ def test_of_two_runs_of_a_series_the_later_one_remains_and_series_are_in_order()
 def test_only_the_series_that_are_asked_for_remain() -> None:
     rows = pd.DataFrame([series_row(1, 1.0), series_row(2, 1.0, gpu_model="b200")])
     assert changes.keep_series(rows, rows.iloc[[1]])["run_id"].tolist() == [2]
-    assert changes.keep_series(rows, rows.iloc[[]]).empty
+    for given, of in ((rows, rows.iloc[[]]), (rows.iloc[[]], rows), (rows, rows.assign(kernel="other"))):
+        kept = changes.keep_series(given, of)
+        assert (len(kept), list(kept)) == (0, list(rows))
 
 
 @pytest.mark.parametrize(
@@ -162,4 +164,6 @@ def test_the_newest_nightly_is_missing_when_its_alarm_says_so_and_that_of_a_drop
     tomorrow = dt.datetime.combine(NIGHT + dt.timedelta(days=1), dt.time(3, 30), dt.UTC)
     assert changes.night_state(night, NIGHT, tomorrow - dt.timedelta(minutes=1), TIMES) == "done"
     assert changes.night_state(night, NIGHT, tomorrow, TIMES) == "missing"
-    assert changes.night_state(night, NIGHT + dt.timedelta(days=1), tomorrow, TIMES) == "done"
+    day = dt.timedelta(days=1)
+    assert changes.night_state(night, NIGHT + day, tomorrow, TIMES) == "done"
+    assert changes.night_state(night, NIGHT + day, tomorrow + day, TIMES) == "done", "another model's is missing"

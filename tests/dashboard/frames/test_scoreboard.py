@@ -99,6 +99,10 @@ def test_a_commit_of_exactly_a_week_ago_is_the_week_before(days: float, since: s
         (0.98, "2.0 points slower than DeepGEMM"),
         (1.034, "3.4 points faster than DeepGEMM"),
         (1.0, "level with DeepGEMM"),
+        (1.0004, "level with DeepGEMM"),
+        (0.9996, "level with DeepGEMM"),
+        (1.005, "0.5 points faster than DeepGEMM"),
+        (0.995, "0.5 points slower than DeepGEMM"),
     ],
 )
 def test_the_distance_is_in_points(ratio: float, words: str) -> None:
@@ -118,12 +122,14 @@ def test_what_a_gpu_measured_stands_before_what_was_recorded_or_simulated(
         found = score(*order)
         assert found.ratio == pytest.approx(order[0]["ratios"][0] if is_simulated else 0.9)
         assert found.is_simulated == is_simulated
+        assert score(*order, series("b", [0.9], [0], origin="simulated")).is_simulated
 
 
 @pytest.mark.parametrize(
     ("ratios", "change", "words"),
     [
         ([0.9, 0.9123], 1.2, "1.2 points better since 2026-11-16"),
+        ([0.9, 0.905], 0.5, "0.5 points better since 2026-11-16"),
         ([0.9, 0.8877], -1.2, "1.2 points worse since 2026-11-16"),
         ([0.9, 0.9004], 0.0, "unchanged since 2026-11-16"),
         ([0.9], 0.0, "nothing earlier to compare with"),
