@@ -8,6 +8,7 @@ import pytest
 
 from tilewatch.dashboard.frames import inbox
 from tilewatch.db.models import TOTAL
+from tilewatch.db.page_reads.alarms import describe_kind
 from tilewatch.db.repository_names import EXAMPLES, name_of_branch
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -66,6 +67,8 @@ def made(*regressions: dict[str, Any], alarms: Any = (), waiting: Any = ()) -> i
         (regression(1, state="expected"), None),
         (regression(1, direction="improvement"), "items"),
         (regression(1, direction="improvement", state="expected"), None),
+        (regression(1, direction="improvement", state="acknowledged"), None),
+        (regression(1, state="reopened"), "items"),
         (regression(1, counted=False), "recorded"),
         (regression(1, counted=False, repository=EXAMPLES[0]), "examples"),
     ],
@@ -84,7 +87,8 @@ def test_a_card_says_what_how_much_since_when_whose_and_what_to_do_next() -> Non
     assert (card.page, *card.links.values()) == ("views/regressions.py", {"regression": "4"})
     assert card.diff == f"git show {'b' * 40}"
     assert card.can_acknowledge
-    (several,) = made(regression(4, commits_in_range=3, direction="improvement", size=-0.03)).items
+    (several,) = made(regression(4, commits_in_range=2, direction="improvement", size=-0.03)).items
+    assert several.facts[0] == "in 2 commits up to bbbbbbbbbb Let two blocks share an SM; 2 series"
     assert several.diff == f"git log --patch {'a' * 40}..{'b' * 40}"
     assert "-3.0 % time, faster" in several.title
     assert not several.can_acknowledge
@@ -122,6 +126,28 @@ def test_the_most_urgent_comes_first_and_the_newest_of_a_kind() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("regressions", "sentence"),
+    [
+        ([], "Nothing needs a person in any repository"),
+        ([regression(1, counted=False)], "Nothing needs a person in any repository"),
+        ([regression(1)], "In all repositories 1 thing needs a person: 1 regression"),
+        ([regression(1), regression(2)], "In all repositories 2 things need a person: 2 regressions"),
+    ],
+)
+def test_a_sentence_counts_what_needs_a_person(regressions: list[dict[str, Any]], sentence: str) -> None:
+    assert inbox.write_sentence(made(*regressions)) == sentence
+
+
+def test_an_alarm_says_what_to_do_and_has_no_button() -> None:
+    alarm = {"kind": "nightly_late", "subject": "NVIDIA B200", "detail": "it compiles", "opened_at": NOON}
+    (card,) = made(alarms=[alarm], waiting=[]).items
+    words, action = describe_kind("nightly_late")
+    assert card.title == f"{words.capitalize()}: NVIDIA B200"
+    assert card.facts == ("it compiles", f"{action} Since 2026-11-20 12:00 UTC.")
+    assert (card.page, card.can_acknowledge, card.regression_id, card.run_ids) == ("views/jobs.py", False, None, ())
+
+
 def test_undecided_series_ask_for_a_person_once_per_gpu_model() -> None:
     rows = [
         undecided("2", "not sure enough: 8 launches differ by 0.5%"),
@@ -134,6 +160,8 @@ def test_undecided_series_ask_for_a_person_once_per_gpu_model() -> None:
         "1 series on NVIDIA B200 is undecided",
     ]
     assert found.items[0].run_ids == (7, 8)
+    days = [undecided(str(day), "not sure enough", measured_at=NOON + dt.timedelta(days=day)) for day in (1, 2, 0)]
+    assert made(waiting=days).items[0].at == NOON + dt.timedelta(days=2)
 
 
 @pytest.mark.parametrize("other", [{"kernel": TOTAL}, {"repository": name_of_branch("mine", "topic")}])
