@@ -110,7 +110,8 @@ def test_the_evidence_has_both_winners_the_second_fastest_config_and_what_differ
 
 
 def test_what_a_page_shows_of_a_sweep_is_read_for_its_configs(filled: Session, filled_url: str) -> None:
-    sweep, config = filled.execute(select(Trial.sweep_id, Trial.config_id).where(Trial.status == "timed")).first() or ()
+    timed = select(Trial.sweep_id, Trial.config_id).where(Trial.status == "timed", Trial.config_id > 20)
+    sweep, config = filled.execute(timed).first() or ()
     trials = reads.trials(filled_url, sweep)
     assert set(trials["outcome"]) >= {"timed", "wrong", "timeout", "compile error"}
     assert trials["config_id"].is_unique
@@ -119,6 +120,14 @@ def test_what_a_page_shows_of_a_sweep_is_read_for_its_configs(filled: Session, f
     assert list(remarks["instruction"]) == ["load_view_tko", "mma"]
     without = reads.remarks(filled_url, sweep, 10**6)
     assert (len(without), list(without)) == (0, list(remarks))
+
+
+def test_a_live_section_reads_anew_each_time_and_without_a_spinner() -> None:
+    """A spinner that comes each few seconds would move what stands below it."""
+    live, history = (read._info for read in (reads.jobs, reads.points))  # type: ignore[attr-defined]
+    assert (live.ttl, live.show_spinner) == (reads.LIVE_TTL_S, False)
+    assert (history.ttl, history.show_spinner) == (reads.HISTORY_TTL_S, "Reading the database ...")
+    assert reads.LIVE_TTL_S < reads.LIVE_EVERY_S < reads.HISTORY_TTL_S
 
 
 def test_a_regression_is_a_row_and_an_unknown_one_is_none(filled_url: str) -> None:
