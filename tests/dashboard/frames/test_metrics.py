@@ -103,6 +103,29 @@ def test_a_metric_has_a_value_with_the_interval_of_the_time(
 
 
 @pytest.mark.parametrize(
+    ("key", "label", "is_static"),
+    [
+        ("ratio", "Ratio to baseline", False),
+        ("time_us", "Time", False),
+        ("tflops", "TFLOP/s", False),
+        ("gbps", "GB/s", False),
+        ("own", "Work per second", False),
+        ("roofline", "% of roofline", False),
+        ("registers", "Registers", True),
+        ("stack_bytes", "Spills", True),
+        ("shared_bytes", "Shared memory", True),
+        ("code_bytes", "Code size", True),
+        ("instructions", "Counter: instructions", True),
+        ("compile_s", "Compile time", True),
+    ],
+)
+def test_a_metric_has_a_short_name_and_says_why_it_may_be_missing(key: str, label: str, is_static: bool) -> None:
+    metric = BY_KEY[key]
+    assert (metric.label, metric.static) == (label, is_static)
+    assert metric.missing.startswith(("No ", "The ", "This ")) != (key in ("time_us", "tflops", "gbps"))
+
+
+@pytest.mark.parametrize(
     ("other", "percent"),
     [
         ({"bytes": 200_000_000}, 50),
