@@ -199,7 +199,7 @@ def test_a_replay_of_toolchains_names_them_and_one_that_failed_says_why() -> Non
 
 def test_a_node_against_another_is_told_with_its_own_time() -> None:
     """Each of the two has a replay: what differs between them is read from both."""
-    one_cubin = replay(axis="node", host="n2", bad_code_sha256="a", good_us=[105.0] * 3, bad_us=[105.0] * 3)
+    one_cubin = replay(axis="node", host="n2", bad_code_sha256="a", good_us=[104.0] * 3, bad_us=[106.0] * 3)
     assert evidence.replay_sentence(one_cubin) == (
         "node n2, for comparison with another: the cubin of 2222222222: 105.0 us over 3 launches"
     )
