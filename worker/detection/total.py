@@ -1,8 +1,8 @@
 """Gives the verdict on a total (a weighted sum of times) from the verdicts on its series."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, isinf, sqrt
+from math import hypot, inf, isfinite, isinf
 
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import find_interval
@@ -46,32 +46,30 @@ class TotalVerdict:
 
 def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
     """Returns the verdict on a total, from the weighted sum of its series' changes."""
-    changed = [each.change is not None and each.verdict in ("regression", "improvement") for each in parts]
-    before_us = [
-        each.time_us / (1 + (each.change or 0.0)) if moved else each.time_us
-        for each, moved in zip(parts, changed, strict=True)
-    ]
+    moved = {
+        number: each.change
+        for number, each in enumerate(parts)
+        if each.change is not None and each.verdict in ("regression", "improvement")
+    }
+    before_us = [each.time_us / (1 + moved.get(number, 0.0)) for number, each in enumerate(parts)]
     shares = [time_us / sum(before_us) for time_us in before_us]
-    moves = [share * (each.change or 0.0) * moved for share, each, moved in zip(shares, parts, changed, strict=True)]
-    size = sum(moves)
-    error = sqrt(
-        sum((share * _error(each)) ** 2 for share, each, moved in zip(shares, parts, changed, strict=True) if moved)
-    )
-    open_sizes = [share * _most(each) for share, each in zip(shares, parts, strict=True) if each.verdict == "undecided"]
+    moves = {number: shares[number] * change for number, change in moved.items()}
+    size = sum(moves.values())
+    low, high = find_interval(size, hypot(*(shares[number] * _error(parts[number]) for number in moves)))
+    open_sizes = [shares[number] * _most(each) for number, each in enumerate(parts) if each.verdict == "undecided"]
     open_size, known = sum(open_sizes), sum(filter(isfinite, open_sizes))
     noise = _noise(parts, shares)
-    low, high = find_interval(size, error)
     numbers = (
         noise,
         None if noise is None else max(3 * noise, policy.min_change),
         min(p.history_points for p in parts),
     )
-    largest = max((number for number, moved in enumerate(changed) if moved), key=lambda n: abs(moves[n]), default=None)
-    named = _named(parts, moves, changed)
-    is_change = abs(size) >= policy.min_change and (low > 0) == (high > 0)
+    named = _named(parts, moves)
+    is_change = abs(size) >= policy.min_change and (low > 0 or high < 0)
     if is_change and abs(size) > known:  # undecided series with an interval cannot undo it
         name: VerdictName = "regression" if size > 0 else "improvement"
         reason = f"the changes of its parts add up to {size:+.1%} ({low:+.1%} to {high:+.1%}): {named}"
+        largest = max(moves, key=lambda number: abs(moves[number]))
         return TotalVerdict(name, size, low, high, *numbers, reason, largest)
     if open_size >= policy.min_change:
         return TotalVerdict("undecided", *_night(parts, shares), *numbers, _open(parts, open_size), None)
@@ -85,28 +83,26 @@ def _error(part: JudgedPart) -> float:
 
 
 def _most(part: JudgedPart) -> float:
-    return inf if part.low is None or part.high is None else max(abs(part.low), abs(part.high))
+    return inf if part.low is None or part.high is None else max(-part.low, part.high)
 
 
 def _noise(parts: Sequence[JudgedPart], shares: Sequence[float]) -> float | None:
     """Returns the relative standard deviation of a total in one night; None if a series' noise is unknown."""
-    if any(each.noise is None for each in parts):
-        return None
-    # As if the series were independent.
-    return sqrt(sum((share * (each.noise or 0.0)) ** 2 for share, each in zip(shares, parts, strict=True)))
+    noises = [share * each.noise for share, each in zip(shares, parts, strict=True) if each.noise is not None]
+    return hypot(*noises) if len(noises) == len(parts) else None  # as if the series were independent
 
 
 def _night(parts: Sequence[JudgedPart], shares: Sequence[float]) -> tuple[float | None, float | None, float | None]:
     """Returns (change, low, high) of a total tonight, as shares; all None if the change of a series is unknown."""
-    if any(each.change is None for each in parts):
+    changes = [share * each.change for share, each in zip(shares, parts, strict=True) if each.change is not None]
+    if len(changes) < len(parts):
         return None, None, None
-    change = sum(share * (each.change or 0.0) for share, each in zip(shares, parts, strict=True))
-    error = 1.96 * sqrt(sum((share * _error(each)) ** 2 for share, each in zip(shares, parts, strict=True)))
-    return change, change - error, change + error
+    error = hypot(*(share * _error(each) for share, each in zip(shares, parts, strict=True)))
+    return sum(changes), *find_interval(sum(changes), error)
 
 
-def _named(parts: Sequence[JudgedPart], moves: Sequence[float], changed: Sequence[bool]) -> str:
-    order = sorted((n for n, moved in enumerate(changed) if moved), key=lambda n: -abs(moves[n]))
+def _named(parts: Sequence[JudgedPart], moves: Mapping[int, float]) -> str:
+    order = sorted(moves, key=lambda n: -abs(moves[n]))
     named = [f"{parts[n].name} by {parts[n].change:+.1%}, {moves[n]:+.2%} of the total" for n in order[:MOST_NAMED]]
     return "; ".join([*named, f"{len(order) - MOST_NAMED} more"] if len(order) > MOST_NAMED else named)
 

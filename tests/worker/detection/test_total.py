@@ -6,6 +6,7 @@ import pytest
 
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.total import JudgedPart, judge_total
+from tilewatch.worker.detection.verdict import VerdictName
 
 POLICY = Policy()
 STILL = JudgedPart("still", 100.0, "unchanged", 0.001, -0.002, 0.004, 0.002, 9)
@@ -53,12 +54,82 @@ def test_a_part_without_history_does_not_hide_a_change_and_proves_none() -> None
     assert judge_total([SLOWER, YOUNG], POLICY).verdict == "regression"
     for low, verdict in ((-0.05, "regression"), (-0.2, "undecided")):  # nor does it hide what another part may undo
         assert judge_total([SLOWER, YOUNG, replace(OPEN, low=low)], POLICY).verdict == verdict
+    for without in ({"low": None}, {"high": None}):
+        assert judge_total([STILL, replace(OPEN, **without)], POLICY).reason.endswith("50% of its time: open")
     total = judge_total([STILL, YOUNG], POLICY)
     assert (total.verdict, total.change, total.noise, total.smallest) == ("undecided", None, None, None)
     assert total.reason == "1 of its 2 parts are undecided, 50% of its time: young"
 
 
-def test_the_noise_of_parts_adds_up_as_independent() -> None:
-    total = judge_total([STILL, STILL, STILL, STILL], POLICY)
-    assert total.noise == pytest.approx(0.001)
-    assert total.smallest == pytest.approx(max(0.003, POLICY.min_change))
+@pytest.mark.parametrize(("noise", "smallest"), [(0.0019, 0.003), (0.002, 0.003), (0.004, 0.006)])
+def test_the_noise_of_parts_adds_up_as_independent(noise: float, smallest: float) -> None:
+    """A total shows a change of three deviations of its noise, yet none that is smaller than any that matters."""
+    total = judge_total([replace(STILL, noise=noise)] * 4, POLICY)
+    assert total.noise == pytest.approx(noise / 2)
+    assert total.smallest == pytest.approx(smallest)
+    assert judge_total([STILL, replace(STILL, noise=None)], POLICY).smallest is None
+
+
+def test_the_night_of_an_unchanged_total_has_an_interval() -> None:
+    """Two parts of equal time and equal intervals: the half of each, added as independent."""
+    total = judge_total([STILL, STILL], POLICY)
+    half_width = 0.003 / 2**0.5
+    assert (total.change, total.low, total.high) == pytest.approx((0.001, 0.001 - half_width, 0.001 + half_width))
+    for without in ({"low": None}, {"high": None}, {"low": None, "high": None}):
+        total = judge_total([STILL, replace(STILL, **without)], POLICY)
+        assert (total.low, total.high) == pytest.approx((0.001 - 0.0015, 0.001 + 0.0015)), "one without adds none"
+
+
+@pytest.mark.parametrize(
+    ("change", "low", "high", "verdict"),
+    [
+        (0.003, 0.002, 0.004, "regression"),
+        (0.00299, 0.002, 0.00398, "unchanged"),
+        (-0.003, -0.004, -0.002, "improvement"),
+        (-0.00299, -0.00398, -0.002, "unchanged"),
+        (0.0625, 0.0, 0.125, "unchanged"),
+        (0.0625, 0.001, 0.124, "regression"),
+        (-0.0625, -0.125, 0.0, "unchanged"),
+        (-0.0625, -0.124, -0.001, "improvement"),
+        (0.0625, None, None, "regression"),
+    ],
+)
+def test_a_total_changed_if_its_change_matters_and_its_interval_has_one_sign(
+    change: float, low: float | None, high: float | None, verdict: VerdictName
+) -> None:
+    part = JudgedPart("part", 100.0 * (1 + change), "regression" if change > 0 else "improvement", *[None] * 4, 9)
+    assert judge_total([replace(part, change=change, low=low, high=high)], POLICY).verdict == verdict
+
+
+@pytest.mark.parametrize(("high", "verdict"), [(0.006, "undecided"), (0.0059, "unchanged")])
+def test_a_total_stays_undecided_for_a_part_that_may_have_changed_it_enough(high: float, verdict: str) -> None:
+    """Each part is half of the total."""
+    assert judge_total([STILL, replace(OPEN, low=-0.001, high=high)], POLICY).verdict == verdict
+    assert judge_total([STILL, replace(OPEN, low=-high, high=0.001)], POLICY).verdict == verdict
+
+
+def test_the_reason_names_the_three_parts_that_changed_the_total_most() -> None:
+    """The one with the largest effect is the total's, whether it got slower or faster."""
+    sizes = (0.01, -0.05, 0.02, 0.04)  # of 100 us each
+    parts = [replace(SLOWER, name=f"{size}", time_us=100.0 * (1 + size), change=size) for size in sizes]
+    total = judge_total(parts, POLICY)
+    assert (total.verdict, total.largest) == ("regression", 1)
+    named = (
+        "-0.05 by -5.0%, -1.25% of the total; 0.04 by +4.0%, +1.00% of the total; 0.02 by +2.0%, +0.50% of the total"
+    )
+    assert total.reason.endswith(f": {named}; 1 more")
+    assert judge_total([*parts, replace(parts[0], change=0.001)], POLICY).reason.endswith("; 2 more")
+    assert "more" not in judge_total(parts[1:], POLICY).reason
+
+
+def test_a_part_that_changed_by_no_known_number_is_not_counted() -> None:
+    """A node may have slowed a series that has no history on it."""
+    on_new_node = replace(SLOWER, change=None, low=None, high=None, noise=None)
+    total = judge_total([on_new_node, STILL], POLICY)
+    assert (total.verdict, total.change, total.noise, total.largest) == ("unchanged", None, None, None)
+    assert total.reason == "its parts together changed it by less than 0.3%"
+
+
+def test_undecided_parts_are_counted_and_the_first_is_named() -> None:
+    reason = judge_total([STILL, OPEN, replace(YOUNG, time_us=200.0)], POLICY).reason
+    assert reason == "2 of its 3 parts are undecided, 75% of its time: open and 1 more"
