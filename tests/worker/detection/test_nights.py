@@ -81,7 +81,8 @@ def test_a_level_is_that_of_the_last_forty_nights_before_a_change(older: int, mo
 def test_as_many_nights_are_kept_as_count_before_and_after_a_change() -> None:
     policy = Policy()
     nights = play((policy.before_nights + policy.after_nights + 3, 100.0))
-    kept = [nights.builds, nights.times, nights.baselines, nights.residuals, nights.environments, nights.code_changes]
+    arrays = (nights.times, nights.baselines, nights.residuals, nights.launch_variances)
+    kept = [nights.builds, *arrays, nights.environments, nights.code_changes]
     assert list(map(len, kept)) == [policy.before_nights + policy.after_nights] * len(kept)
     assert nights.builds[0] == 3
 
