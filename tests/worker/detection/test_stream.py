@@ -12,7 +12,8 @@ import pytest
 
 from benchmarks.judge import play
 from benchmarks.judge_worlds import Kind, World
-from tilewatch.worker.detection.stream import answer_lines
+from tilewatch.worker.detection.scope_state import NodeKernel
+from tilewatch.worker.detection.stream import _start, answer_lines
 
 QUIET = Kind("a few steps", "quiet", nuisances=False, changed=0.1, sizes=(0.05, 0.05))
 
@@ -98,7 +99,89 @@ def test_results_that_nobody_asked_for_or_that_are_missing_are_named() -> None:
         missing,
     ]
     assert left_out(result, result) == ["nobody asked for a result of series 1 from 10 to 11, or it is there twice"]
-    assert left_out(result | {"a_us": [True]}) == ["series 1: a_us: 1 of 1 values are not times in us above 0"]
+    for name in ("a_us", "b_us"):
+        assert left_out(result | {name: [True]}) == [f"series 1: {name}: 1 of 1 values are not times in us above 0"]
+    for name, sentence in (("id", "[None, 10, 11]"), ("a", "[1, None, 11]"), ("b", "[1, 10, None]")):
+        whole = f"a result needs whole numbers as id, a and b, and these are {sentence}"
+        assert left_out(result | {name: None}) == [whole, missing]
+    assert left_out(result | {"a": None}, result) == [
+        "a result needs whole numbers as id, a and b, and these are [1, None, 11]"
+    ]
+
+
+def test_missing_results_are_named_in_the_order_of_their_series() -> None:
+    lines = [json.dumps({"type": "world", "launches": 9, "series": [{"id": number} for number in range(90, 0, -10)]})]
+    for night in range(12):
+        point = {"machine": "m", "env": "e", "cand": [[100.0] * 3], "base": [], "code": "b" * (night >= 11)}
+        points = [point | {"id": number} for number in range(10, 100, 10)]
+        lines.append(json.dumps({"type": "night", "build": night, "points": points}))
+    replies, _ = answer_and_complain([*lines, json.dumps({"type": "rerun", "results": []})])
+    sentences = [
+        f"there is no result of series {number} from 10 to 11, which was asked for" for number in range(10, 100, 10)
+    ]
+    assert json.loads(replies[-1])["left_out"] == sentences
+
+
+@pytest.mark.parametrize(
+    ("entry", "node_kernel"),
+    [
+        ({"id": 7}, NodeKernel(0, 7)),
+        ({"id": "7", "node": 2, "kernel": 0}, NodeKernel(2, 0)),
+        ({"id": 7, "kernel": 3}, NodeKernel(0, 3)),
+        ({"id": 7, "node": -1}, NodeKernel(-1, 7)),
+        ({"id": 7, "node": 2**62 - 1, "kernel": 2**62 - 1}, NodeKernel(2**62 - 1, 2**62 - 1)),
+        ({"id": 7, "node": -(2**62) + 1}, NodeKernel(-(2**62) + 1, 7)),
+        ({"id": 7, "node": 2**62}, None),
+        ({"id": 7, "node": -(2**62)}, None),
+        ({"id": 7, "kernel": 2**62}, None),
+        ({"id": 7, "kernel": -1}, None),
+        ({"id": 7, "kernel": "mine"}, None),
+        ({"id": None}, None),
+        ({"node": 7}, None),
+        ({"id": 7, "node": float("inf")}, None),
+    ],
+)
+def test_a_series_has_node_0_and_a_kernel_of_its_own_unless_the_world_names_others(
+    entry: dict[str, Any], node_kernel: NodeKernel | None
+) -> None:
+    complaints: list[str] = []
+    detector = _start({"series": [entry], "launches": 1}, complaints.append)
+    assert (detector.series[7].node_kernel if detector else None) == node_kernel
+    sentence = "a series needs whole numbers as id, node and kernel, the kernel's from 0, and this is"
+    assert complaints == ([] if node_kernel else [f"{sentence} {entry}"])
+
+
+def test_a_world_without_any_series_ends_the_one_before() -> None:
+    lines = [world_lines(0)[0], json.dumps({"type": "world", "launches": 1, "series": [{}]}), world_lines(1)[1]]
+    assert answer_and_complain(lines)[1][1:] == ["line 3: this night comes before any world that can be used"]
+
+
+def test_empty_lines_are_counted_and_only_whole_lines_are_refused() -> None:
+    complaints, refused = list[str](), list[str]()
+    night = json.dumps({"type": "night", "build": 3, "night": 9, "points": [{"id": "none"}]})
+    older = json.dumps({"type": "night", "build": 2, "night": 10, "points": []})
+    lines = ["", world_lines(0)[0], "  ", night, older]
+    replies = list(answer_lines(lines, complaints.append, refused.append))
+    assert refused == ["build 2 comes after build 3; nights come oldest first"]
+    assert complaints == ["line 4: the world has no series 'none'", f"line 5: {refused[0]}"]
+    assert len(replies) == 2
+
+
+@pytest.mark.parametrize(
+    ("base", "named"),
+    [
+        ([], None),
+        ([[2.0]], None),
+        ([[]], "series 0: base: a launch has no values"),
+        ([[2.0, 0]], "series 0: base: 1 of 2 values are not times in us above 0"),
+        (None, "series 0 has no base"),
+    ],
+)
+def test_a_series_may_have_no_baseline_but_says_so(base: Any, named: str | None) -> None:
+    world = {"type": "world", "launches": 1, "series": [{"id": 0}]}
+    night = {"type": "night", "night": 0, "points": [{"id": 0, "cand": [[1, 1.5]], "base": base}]}
+    replies, _ = answer_and_complain([json.dumps(world), json.dumps(night)])
+    assert json.loads(replies[0]).get("left_out") == ([named] if named else None)
 
 
 def test_a_night_before_any_world_is_answered_with_nothing() -> None:
