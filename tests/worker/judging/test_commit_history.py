@@ -1,9 +1,12 @@
 """The commits between measured ones, by their positions, as the clone has them, and which of them have one code."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -11,8 +14,10 @@ from tests.worker.fixtures import odd_histories
 from tests.worker.fixtures.odd_histories import add
 from tests.worker.fixtures.tiny_repository import git
 from tilewatch.db import fact_writes
-from tilewatch.db.worker_reads.judging import ReplayFact, Scope
+from tilewatch.db.models import Commit
+from tilewatch.db.worker_reads.judging import Night, ReplayFact, Scope
 from tilewatch.db.worker_reads.winners import Winner, find_code
+from tilewatch.text import short_sha
 from tilewatch.worker.judging.commit_history import History, _find_first_parents, _were_identical
 from tilewatch.worker.judging.replay_answers import End
 from tilewatch.worker.judging.scope_judge import SeriesQuestion
@@ -115,3 +120,108 @@ def test_a_run_is_found_at_the_commit_of_its_winner(db_session: Session) -> None
     history = History(db_session, None, SCOPE, ())
     history._sides = {7: {("k", "p"): WON}, 8: {}}
     assert [history.find_run_at(("k", "p", "n1"), commit_id) for commit_id in (7, 8)] == [31, None]
+
+
+def test_the_builds_between_two_are_all_positions_or_those_on_the_path_if_the_clone_knows_both(
+    db_session: Session, tmp_path: Path
+) -> None:
+    """Commits 2 to 4 were measured on a branch that was replaced since."""
+    folder = tmp_path / "r"
+    (one,) = odd_histories.make(folder)
+    git(folder, "switch", "--quiet", "--create", "left")
+    left = [add(folder, f"left {number}") for number in (2, 3, 4)]
+    git(folder, "switch", "--quiet", "main")
+    new = [add(folder, f"new {number}") for number in (2, 3, 4, 5, 6, 7)]
+    nights = [Night(1, 1, one, 1), Night(2, 2, left[-1], 4), Night(3, 3, new[-1], 7)]
+    scope = replace(SCOPE, sha=new[-1], position=7)
+    history = History(db_session, folder, scope, nights)
+    assert history.list_between(1, 7) == [5, 6]
+    assert history.list_between(1, 4) == [2, 3]
+    assert history.list_between(1, 9) == history.list_between(0, 9)[1:] == [2, 3, 4, 5, 6, 7, 8], "9 is unknown"
+    assert history.list_between(-2, 1) == [-1, 0]
+    assert History(db_session, None, scope, nights).list_between(1, 7) == [2, 3, 4, 5, 6]
+
+
+def test_a_commit_that_nobody_measured_is_found_in_the_clone_and_stored_once(
+    db_session: Session, tmp_path: Path
+) -> None:
+    one, two, three = odd_histories.make(tmp_path / "r", "2", "3")
+    nights = [Night(1, 71, one, 1), Night(2, 73, three, 3)]
+    history = History(db_session, tmp_path / "r", replace(SCOPE, sha=three, position=3), nights)
+    assert [history.sha(build) for build in (1, 2, 3)] == [one, two, three]
+    with pytest.raises(KeyError):
+        history.sha(4)
+    assert [history.commit_id(build) for build in (1, 3, 4)] == [71, 73, None]
+    stored = history.commit_id(2)
+    (commit,) = db_session.scalars(select(Commit))
+    assert (commit.id, commit.sha, commit.position, commit.repository) == (stored, two, 2, SCOPE.repository)
+    assert history.commit_id(2) == stored
+    assert History(db_session, None, SCOPE, nights).commit_id(2) is None
+
+
+SERIES = ("k", "p", "n1")
+
+
+def known_history(session: Session, facts: Sequence[ReplayFact] = (), **won: Winner | None) -> History:
+    """A history of nights at 1, 2, ... with these best configs; None if the problem was not measured there."""
+    nights = [Night(number, 70 + number, sha * 40, number) for number, sha in enumerate(won, 1)]
+    history = History(session, None, SCOPE, nights, facts)
+    history._sides = {
+        70 + number: {} if each is None else {("k", "p"): each} for number, each in enumerate(won.values(), 1)
+    }
+    return history
+
+
+def test_the_previous_run_is_the_newest_one_before_a_build(db_session: Session) -> None:
+    other = replace(WON, source_sha256="other", code_sha256="other")
+    history = known_history(db_session, a=WON, b=None, c=WON, d=other)
+    assert [history.find_previous(SERIES, build) for build in (1, 2, 3, 4, 5)] == [
+        None,
+        None,
+        (1, True),
+        (3, False),
+        None,
+    ]
+    assert [history.find_same_code(SERIES, build) for build in (1, 3, 4)] == [None, short_sha("a" * 40), None]
+    assert history.find_previous(("k", "other", "n1"), 3) is None
+    fact = replace(IDENTICAL, good_commit_id=73, bad_commit_id=74)
+    for facts, is_same in (([fact], True), ([replace(fact, kernel="other")], False)):
+        assert known_history(db_session, facts, a=WON, b=None, c=WON, d=other).find_previous(SERIES, 4) == (3, is_same)
+
+
+@pytest.mark.parametrize(
+    ("first_bad", "last_good", "ends"),
+    [
+        (12, None, (10, 12)),
+        (13, None, (12, 14)),
+        (14, None, (12, 14)),
+        (14, 10, (10, 14)),
+        (16, None, (14, 16)),
+        (17, None, (16, 16)),
+        (10, None, (10, 10)),
+    ],
+)
+def test_a_change_lies_between_the_nearest_tested_commits(
+    db_session: Session, first_bad: int, last_good: int | None, ends: tuple[int, int]
+) -> None:
+    """Replays tested commits at 10, 12, 14 and 16, whose ids are ten times as large."""
+    facts = [
+        replace(IDENTICAL, good_commit_id=10 * a, bad_commit_id=10 * b, good_position=a, bad_position=b, bad_code="new")
+        for a, b in ((10, 12), (14, 16))
+    ]
+    history = History(db_session, None, SCOPE, ())
+    assert history.find_range(SERIES, first_bad, facts, last_good) == tuple(10 * each for each in ends)
+
+
+def test_a_commit_with_the_old_machine_code_is_before_the_change(db_session: Session) -> None:
+    """Nights at 10 and 16 differ; replays found the code of commit 10 at 12, and that of 12 at 14."""
+    ids = ((100, 10), (120, 12), (140, 14), (160, 16))
+    facts = [
+        replace(IDENTICAL, good_commit_id=a_id, good_position=a, bad_commit_id=b_id, bad_position=b, bad_code=code)
+        for ((a_id, a), (b_id, b)), code in zip(pairwise(ids), ("code", "code", "new"), strict=True)
+    ]
+    history = History(db_session, None, SCOPE, ())
+    assert history.find_range(SERIES, 11, facts) == (140, 160)
+    assert history.find_range(SERIES, 11, facts[:2]) == (120, 140), "the last commit is never before its change"
+    others = [replace(fact, problem="other") for fact in facts[1:]]
+    assert history.find_range(SERIES, 11, [facts[0], *others, facts[2]]) == (120, 140)
