@@ -39,7 +39,7 @@ def find_ramp(candidate: Candidate, policy: Policy) -> Ramp | None:
         return None
     estimates = candidate.replays.estimates(candidate.launch_variance)
     pairs = sorted((head, each) for (base, head), each in estimates.items() if base == candidate.base)
-    if len(pairs) < 2 or pairs[-1][0] != candidate.head:
+    if not pairs or pairs[-1][0] != candidate.head:
         return None
     whole = pairs[-1][1]
     spent = sum(each.launches for _, each in pairs[:-1])
@@ -103,10 +103,10 @@ def could_be_worth(log_odds_: float, policy: Policy) -> bool:
 def next_launches(candidate: Candidate, policy: Policy) -> int:
     """Returns the number of launches for the next replay. A smaller suspected change needs more launches."""
     estimate = candidate.estimate
-    if candidate.size is None and estimate is None:
-        return policy.first_launches
     suspected = estimate.size if candidate.size is None and estimate is not None else candidate.size
-    size = max(abs(suspected or 0.0), policy.min_change)
+    if suspected is None:
+        return policy.first_launches
+    size = max(abs(suspected), policy.min_change)
     # The mean of n launches shows the size at sqrt(n) size / deviation standard deviations: here sqrt(1.5).
     wanted = math.ceil(min(1.5 * (candidate.pair_deviation / size) ** 2, policy.least_launches))
     return max(wanted, policy.first_launches)
