@@ -90,9 +90,7 @@ def _suspect(
 ) -> NodeSuspicion | None:
     """Returns the suspicion that a node or its driver changed a series; None if the change is small."""
     here, head = ran[point.run_id], won.get(point.run_id)
-    if head is None or not others:
-        return None
-    if last_here is not None and last_here.run_id in won:
+    if head is not None and last_here is not None and last_here.run_id in won:
         was, base = ran[last_here.run_id], won[last_here.run_id]
         for other in others:
             with_old_driver = here.driver != was.driver == ran[other.run_id].driver

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tilewatch.db.page_reads import messages, regressions, replays
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import gpus
 from tilewatch.db.worker_reads.judging import NightBefore, Point, ReplayFact, Scope
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
@@ -296,14 +298,115 @@ def test_the_sentence_says_what_is_slower(there: tuple[float, float], here: tupl
     assert node_comparison.write_sentence(suspicion(), answer, Policy()).startswith(sentence)
 
 
+SCOPE = Scope(1, 1, "a" * 40, 1, "watched", "sim", "sm_90", "simulated")
+HERE, LAST_HERE, OTHER, NEWER_OTHER = 4, 1, 2, 3
+"""Runs: tonight's, the last one on the same node, and two on the other node."""
+
+
+def suspect(
+    time_us: float,
+    drivers: tuple[str, str, str] = ("580", "580", "580"),
+    others_us: tuple[float, ...] = (100.0,),
+    *,
+    last_here: bool = True,
+    unknown: int | None = None,
+    other_code: str = "old",
+) -> NodeSuspicion | None:
+    """What is suspected of a time on n2, whose last one was 100 us. `drivers` are of the last run on n2, of tonight's
+    and of the runs on n1. No winner is known of the run `unknown`."""
+    before, now, other = drivers
+    gpus_of_runs = {
+        LAST_HERE: gpus.NodeGpu("n2", "GPU-n2", before),
+        HERE: gpus.NodeGpu("n2", "GPU-n2", now),
+        OTHER: gpus.NodeGpu("n1", "GPU-n1", other),
+        NEWER_OTHER: gpus.NodeGpu("n1", "GPU-n1", other),
+    }
+    codes = {LAST_HERE: "old", OTHER: other_code, NEWER_OTHER: other_code, HERE: "new"}
+    won = {
+        run_id: Winner(run_id, run_id, "source", 1, {"width": 64}, f"key of {run_id}", "double", code, "compiler")
+        for run_id, code in codes.items()
+        if run_id != unknown
+    }
+    point = Point(1, HERE, "double", "1024", "n2", "toolchain", time_us, time_us, time_us, None, None)
+    others = [
+        NightBefore(run_id, run_id, "b" * 40, us) for run_id, us in zip((OTHER, NEWER_OTHER), others_us, strict=False)
+    ]
+    night_here = NightBefore(LAST_HERE, LAST_HERE, "b" * 40, 100.0) if last_here else None
+    return node_cause._suspect(SCOPE, point, night_here, others, gpus_of_runs, won)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "moved"), [(102.1, 0.021), (101.9, None), (98.1, None), (97.9, -0.021), (100.0, None)]
+)
+def test_a_node_is_suspected_of_two_per_cent(time_us: float, moved: float | None) -> None:
+    found = suspect(time_us)
+    assert (None if found is None else found.moved) == (None if moved is None else pytest.approx(moved))
+    assert found is None or (found.what, found.driver, found.apart) == ("n1 and n2", None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("drivers", "driver"),
+    [
+        (("580", "590", "580"), "580 -> 590"),
+        (("580", "580", "580"), None),
+        (("580", "590", "590"), None),
+        (("580", "590", "570"), None),
+    ],
+)
+def test_a_new_driver_is_suspected_if_the_other_node_has_the_old_one(
+    drivers: tuple[str, str, str], driver: str | None
+) -> None:
+    found = suspect(105.0, drivers, (98.0,))
+    assert found is not None
+    assert (found.driver, found.before.run_id) == (driver, LAST_HERE if driver else OTHER)
+    assert found.moved == pytest.approx(105 / (100 if driver else 98) - 1)
+    assert found.apart == pytest.approx(math.log(100 / 98) if driver else 0.0)
+    assert (found.there.host, found.here.host, found.same_code) == ("n1", "n2", False)
+    first, second = found.questions
+    assert [(each.host, each.gpu_uuid, each.launches, each.axis) for each in (first, second)] == [
+        ("n1", "GPU-n1", 8, "node"),
+        ("n2", "GPU-n2", 8, "node"),
+    ]
+    assert first.key != second.key
+    assert (first.base.sha, first.head.sha) == ("b" * 40, SCOPE.sha)
+    assert first.head.code is not None
+    assert first.head.code.content_key == f"key of {HERE}"
+
+
+@pytest.mark.parametrize(("time_us", "is_suspected"), [(101.1, True), (100.9, False), (99.1, False), (98.9, True)])
+def test_a_new_driver_is_suspected_of_one_per_cent(time_us: float, is_suspected: bool) -> None:
+    """Nor is the node then, however far apart both are: they were before."""
+    found = suspect(time_us, ("580", "590", "580"), (90.0,))
+    assert (found is not None and found.driver is not None) == is_suspected
+
+
+def test_a_node_is_suspected_where_a_driver_cannot_be() -> None:
+    new_driver = ("580", "590", "580")
+    cases = [suspect(105.0, new_driver, last_here=False), suspect(105.0, new_driver, unknown=LAST_HERE)]
+    for found in [*cases, suspect(105.0, new_driver, other_code="other")]:
+        assert found is not None
+        assert (found.driver, found.before.run_id) == (None, OTHER)
+
+
+@pytest.mark.parametrize("drivers", [("580", "580", "580"), ("580", "590", "580")])
+def test_nothing_is_suspected_without_a_winner_tonight_or_another_node(drivers: tuple[str, str, str]) -> None:
+    assert suspect(105.0, drivers, unknown=HERE) is None
+    assert suspect(105.0, drivers, ()) is None
+
+
+def test_a_node_is_compared_with_the_newest_run_on_another_node() -> None:
+    found = suspect(105.0, others_us=(90.0, 100.0))
+    assert found is not None
+    assert (found.before.run_id, found.moved) == (NEWER_OTHER, pytest.approx(0.05))
+
+
 @pytest.mark.parametrize(("moved", "asked"), [(0.0249, True), (-0.0249, True), (0.0251, False), (-0.0251, False)])
 def test_a_node_is_asked_whether_it_is_over_when_half_of_the_difference_is_gone(
     monkeypatch: pytest.MonkeyPatch, moved: float, asked: bool
 ) -> None:
     here = replace(suspicion(), moved=moved)
     monkeypatch.setattr(node_cause, "_against_newest", lambda *_: here)
-    scope = Scope(1, 1, "a" * 40, 1, "watched", "sim", "sm_90", "simulated")
-    again = node_cause._ask_whether_it_is_over(scope, here.point, [], {}, {}, {here.what: 0.05})
+    again = node_cause._ask_whether_it_is_over(SCOPE, here.point, [], {}, {}, {here.what: 0.05})
     assert (again is not None) == asked
     assert again is None or again.reported_size == 0.05
-    assert node_cause._ask_whether_it_is_over(scope, here.point, [], {}, {}, {"another pair": 0.05}) is None
+    assert node_cause._ask_whether_it_is_over(SCOPE, here.point, [], {}, {}, {"another pair": 0.05}) is None
