@@ -9,6 +9,7 @@ from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.worker_reads import judging, winners
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.errors import ExpectedError
+from tilewatch.tuned import WrongTable
 from tilewatch.worker.judging.compiler_cause import LAUNCHES
 from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide
@@ -23,7 +24,7 @@ def ask_about_shipped(night: OpenNight, clone: Path) -> list[UnsentJob]:
     session, scope = night.session, night.scope
     try:
         tables = stale_tables.read_tables(clone, scope.sha)
-    except ExpectedError as error:
+    except (ExpectedError, WrongTable) as error:
         logger.warning("the tuned table of %s cannot be read: %s", scope.repository, error)
         return []
     if tables is None:

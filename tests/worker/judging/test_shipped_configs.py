@@ -1,0 +1,50 @@
+"""A night is judged whatever the repository's tuned table is like."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+
+from tests.worker.fixtures import odd_histories
+from tests.worker.fixtures.tiny_repository import git
+from tilewatch.db.worker_reads.judging import Scope
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.judging.night_context import OpenNight
+from tilewatch.worker.judging.shipped_configs import ask_about_shipped
+
+NAMED = '[tool.tilewatch]\ntuned = "tuned.json"\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "trouble"),
+    [
+        ({}, None),
+        ({"pyproject.toml": NAMED}, None),
+        ({"pyproject.toml": "[tool.tilewatch"}, "pyproject.toml of commit"),
+        ({"pyproject.toml": NAMED, "tuned.json": "{"}, "tuned.json is not from `tilewatch tuned export`"),
+        ({"pyproject.toml": NAMED, "tuned.json": '{"format": 99, "tables": []}'}, "tuned.json has format 99"),
+    ],
+)
+def test_a_tuned_table_that_cannot_be_read_is_logged_and_asks_for_nothing(
+    db_session: Session, tmp_path: Path, caplog: pytest.LogCaptureFixture, files: dict[str, str], trouble: str | None
+) -> None:
+    clone = tmp_path / "r"
+    odd_histories.make(clone)
+    for name, text in files.items():
+        (clone / name).write_text(text)
+    git(clone, "add", "--all")
+    sha = odd_histories.add(clone, "Ship a table")
+    scope = Scope(1, 1, sha, 2, "watched", "b200", "sm_100", "measured")
+    history, store = History(db_session, None, scope, ()), CubinStore(folder(tmp_path / "store"))
+    night = OpenNight(db_session, scope, history, (), 1, Policy(), store, "library")
+    with caplog.at_level(logging.WARNING):
+        assert ask_about_shipped(night, clone) == []
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == (trouble is not None)
+    for sentence in said:
+        assert sentence.startswith("the tuned table of watched cannot be read: ")
+        assert trouble is not None
+        assert trouble in sentence
