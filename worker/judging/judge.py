@@ -100,12 +100,7 @@ def _up_to_tonight(
     """Returns a ScopeJudge that contains all nights, extended from `cached` if no stored night has changed."""
     opened, scope = tonight.session, tonight.scope
     ids = [each.submission_id for each in nights]
-    builds = [each.position for each in nights]
-    judge = cached if cached is not None and _begins_with(cached, ids, builds) else None
-    if judge is not None and judge.points != judging.count_points(opened, judge.night_ids, scope.origin):
-        judge = None  # a measurement was repeated, or a worker wrote its run late
-    if judge is not None and scope.origin == RECORDED and judge.replays != len(tonight.facts):
-        judge = None  # it took the questions for unanswerable that replays of a later file answer
+    judge = cached if cached is not None and _continues(cached, tonight, nights) else None
     points = judging.list_points(opened, ids if judge is None else ids[len(judge.night_ids) :], scope.origin)
     if judge is not None and not {series_of(point) for point in points} <= set(judge.numbers):
         judge = None
@@ -126,10 +121,15 @@ def _up_to_tonight(
     return judge
 
 
-def _begins_with(judge: ScopeJudge, ids: Sequence[int], builds: Sequence[int]) -> bool:
-    """Returns whether a list of nights starts with all the nights that `judge` already contains."""
-    known = len(judge.night_ids)
-    return ids[:known] == judge.night_ids and builds[:known] == judge.builds
+def _continues(judge: ScopeJudge, tonight: OpenNight, nights: Sequence[Night]) -> bool:
+    """Returns whether a list of nights starts with all the nights of `judge`, as they are stored."""
+    stored, origin = list(zip(judge.night_ids, judge.builds, strict=True)), tonight.scope.origin
+    is_start = stored == [(each.submission_id, each.position) for each in nights[: len(stored)]]
+    # Replays of a later file answer questions that were taken for unanswerable.
+    has_all_replays = origin != RECORDED or judge.replays == len(tonight.facts)
+    # There are other points if a measurement was repeated, or a worker wrote its run late.
+    has_all_points = judge.points == judging.count_points(tonight.session, judge.night_ids, origin)
+    return is_start and has_all_replays and has_all_points
 
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import TextClause, delete, func, select, text, update
+from sqlalchemy.orm import Session
 
 from tests.db.fixtures.leases import ENDED_LEASE
 from tests.worker.fixtures import git_history, tiny_repository
@@ -35,13 +36,16 @@ from tilewatch.db.models import (
 from tilewatch.db.page_reads import series
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
+from tilewatch.db.worker_reads.judging import Night
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled
 from tilewatch.text import short_sha
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
+from tilewatch.worker.judging.scope_judge import ScopeJudge
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.reconcile import reconcile
@@ -553,3 +557,32 @@ def test_a_branch_opens_no_regression_and_is_not_of_the_main_line(watched: Setti
     submit_night(watched, branch, 2)
     tiny_repository.git(folder, "switch", "--quiet", "pr/more")
     assert submit_nightly(watched, commit=branch, gpus=("sim",), night=FIRST_NIGHT).created, "merged, it is swept again"
+
+
+NIGHTS = [Night(number, number, "a" * 40, 10 * number) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("nights", "origin", "facts", "points", "continues"),
+    [
+        (NIGHTS, "measured", 0, 0, True),
+        (NIGHTS[:2], "measured", 0, 0, True),
+        (NIGHTS[:1], "measured", 0, 0, False),
+        ([NIGHTS[0], replace(NIGHTS[1], submission_id=9), NIGHTS[2]], "measured", 0, 0, False),
+        ([NIGHTS[0], replace(NIGHTS[1], position=19), NIGHTS[2]], "measured", 0, 0, False),
+        (NIGHTS, "measured", 1, 0, True),
+        (NIGHTS, "recorded", 0, 0, True),
+        (NIGHTS, "recorded", 1, 0, False),
+        (NIGHTS, "measured", 0, 1, False),
+    ],
+)
+def test_a_judge_is_used_again_while_what_it_judged_is_what_is_stored(
+    db_session: Session, nights: list[Night], origin: str, facts: int, points: int, continues: bool
+) -> None:
+    """Nothing is stored here of its two nights. Replays of recorded nights come with a later file only."""
+    cached = ScopeJudge([("gemm", "1024", "n1")], Policy(), 100)
+    for night in NIGHTS[:2]:
+        cached.add_night(night.submission_id, night.position, [], {})
+    cached.points = points
+    tonight: Any = SimpleNamespace(session=db_session, scope=SimpleNamespace(origin=origin), facts=[None] * facts)
+    assert judge._continues(cached, tonight, nights) == continues
