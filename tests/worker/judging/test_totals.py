@@ -1,14 +1,18 @@
 """The weighted total of a model: written where all its parts have a time, judged by their verdicts."""
 
+import datetime as dt
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from tests.conftest import NewDatabase
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.nights import do_nights, submit_night
@@ -16,9 +20,12 @@ from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.models import TOTAL, Commit, Measurement, RegressionSeries, Replay, Run, Sweep, Verdict
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads.export import ExportFilter
+from tilewatch.db.worker_reads.judging import Scope
+from tilewatch.db.worker_reads.totals import Part
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.worker.context import Context
+from tilewatch.worker.judging import totals
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_sweep
 from tilewatch.worker.transfer.exporting import export_file
@@ -167,3 +174,67 @@ def test_no_kernel_may_have_the_name_of_a_computed_series(tmp_path: Path, name: 
     (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace('name="double"', f'name="{name}"'))
     with pytest.raises(LibraryError, match=f"double.py: '{name}' is {what}; give yours another name"):
         catalog.read_library(tmp_path, arch="sm_90")
+
+
+MORNING = dt.datetime(2026, 11, 20, 3, tzinfo=dt.UTC)
+
+
+def make_part(number: int, weight: float, samples_us: list[float], baseline: str | None = None, **of_run: Any) -> Part:
+    """A part that took `number` minutes from `number` o'clock on."""
+    started = MORNING.replace(hour=number)
+    sweep = Sweep(kernel="gemm", problem=f"{number}", source_sha256=f"source {number}", flops=100, bytes=10 * number)
+    columns: dict[str, Any] = {"host": "n1", "gpu_uuid": "GPU-1", "gpu_name": "B200", "timer": "cupti"}
+    columns |= {"toolchain": {"cuda-tile": "1.7.0"}, "recording_id": None, **of_run}
+    run = Run(started_at=started, finished_at=started + dt.timedelta(minutes=number), **columns)
+    measured = Measurement(samples_us=samples_us, median_us=samples_us[0], baseline=baseline)
+    return Part(sweep, run, measured, weight, 2, (5.0, 7.0) if baseline else (), None)
+
+
+def test_the_sweep_and_run_of_a_total_sum_up_those_of_the_parts(db_session: Session) -> None:
+    planned = one_commit.submit(db_session)
+    commit_id = db_session.get_one(Sweep, planned.sweep_id).commit_id
+    scope = Scope(planned.submission_id, commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    second = {"host": "n2", "gpu_uuid": "GPU-2", "timer": "events", "toolchain": {"cuda-tile": "1.8.0", "torch": "2.9"}}
+    parts = [make_part(1, 28.0, [3.0, 4.0]), make_part(4, 2.5, [10.0, 20.0], **second)]
+    totals._write(db_session, scope, "decode", parts)
+    (sweep,) = db_session.scalars(select(Sweep).where(Sweep.kernel == TOTAL))
+    (run,) = db_session.scalars(select(Run).where(Run.sweep_id == sweep.id))
+    (measured,) = db_session.scalars(select(Measurement).where(Measurement.run_id == run.id))
+    assert (sweep.problem, sweep.flops, sweep.bytes, sweep.space_size) == ("decode", 3050, 28 * 10 + 100, 0)
+    assert (run.host, run.gpu_uuid, run.gpu_name, run.timer) == ("n1, n2", "GPU-1, GPU-2", "B200", "events")
+    assert (run.started_at, run.finished_at) == (parts[0].run.started_at, parts[1].run.finished_at)
+    versions = {name: version for name, version in run.toolchain.items() if name != "parts"}
+    assert versions == {"cuda-tile": "1.7.0, 1.8.0", "torch": "2.9, none"}
+    assert (measured.samples_us, measured.median_us, measured.baseline) == ([109.0, 162.0], 135.5, None)
+
+
+@pytest.mark.parametrize("timers", [("cupti", "cupti"), ("cupti", "events"), ("events", "cupti")])
+def test_a_total_was_timed_by_events_if_any_part_was(db_session: Session, timers: tuple[str, str]) -> None:
+    planned = one_commit.submit(db_session)
+    commit_id = db_session.get_one(Sweep, planned.sweep_id).commit_id
+    scope = Scope(planned.submission_id, commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    totals._write(db_session, scope, "decode", [make_part(1, 1.0, [3.0], timer=timer) for timer in timers])
+    assert db_session.scalars(select(Run.timer)).all() == ["events" if "events" in timers else "cupti"]
+
+
+@pytest.mark.parametrize(
+    ("baselines", "rounds", "baseline_us"),
+    [
+        ((None, None), 2, None),
+        (("cublas", None), 2, None),
+        (("cublas", "torch"), 2, None),
+        (("cublas", "cublas"), 2, [15.0, 21.0]),
+        (("cublas", "cublas"), 1, None),
+    ],
+)
+def test_a_total_has_a_baseline_if_all_parts_have_the_same_in_each_round(
+    baselines: tuple[str | None, str | None], rounds: int, baseline_us: list[float] | None
+) -> None:
+    """The second part runs twice in a step. Rounds that a part lacks count for none."""
+    parts = [make_part(number, number, [3.0, 4.0, 5.0][:rounds], name) for number, name in enumerate(baselines, 1)]
+    own, *others = totals._sampled(parts, 7)
+    assert (own.implementation, own.role, own.config_id) == (TOTAL, "kernel", 7)
+    assert own.samples_us == [9.0, 12.0][:rounds]
+    assert [(each.implementation, each.role, each.samples_us) for each in others] == (
+        [] if baseline_us is None else [("cublas", "baseline", baseline_us)]
+    )
