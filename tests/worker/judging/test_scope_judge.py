@@ -63,3 +63,27 @@ def test_an_expected_level_of_a_series_starts_at_its_build_if_no_later_one_has_s
     other = ExpectedLevel("other", HERE[1], None, NEW_AT + 1)
     judge.start_levels([other, ExpectedLevel(*HERE[:2], host, first_bad)], NEW_AT + 1)
     assert judge._detector.state.series[judge.numbers[HERE]].level_since == since
+
+
+def add_night(judge: ScopeJudge, build: int, *, time_us: float = 100.0) -> None:
+    codes = {HERE[:2]: "old" if build < NEW_AT else "new"}
+    point = Point(build, build, *HERE, "toolchain", time_us, time_us - 0.1, time_us + 0.1, None, None)
+    judge.add_night(build, build, [point], codes)
+
+
+@pytest.mark.parametrize("left", [None, Launches()])
+def test_a_change_that_a_past_night_left_without_all_answers_is_told_by_the_next_night(left: Launches | None) -> None:
+    """Three launches came of those that were asked for, and no more will."""
+    judge, asked = ScopeJudge([HERE], Policy(), 10_000), list[SeriesQuestion]()
+
+    def answer(question: SeriesQuestion) -> Launches | None:
+        asked.append(question)
+        return Launches((100.0,) * 3, (110.0,) * 3) if not question.launches_used else left
+
+    for build in range(NEW_AT + 1):
+        add_night(judge, build)
+        judge.settle_past(answer)
+    assert [question.launches_used for question in asked] == [0, 3]
+    assert judge.alerts == {}
+    add_night(judge, NEW_AT + 1)
+    assert [(series, alert.first_bad) for series, alert in judge.alerts.items()] == [(HERE, NEW_AT)]
