@@ -98,7 +98,8 @@ class Nights:
         """Returns for each series the variance of log times between the launches of a night."""
         # The median alone would miss nights whose launches have two typical times.
         positive = np.where(self.launch_variances > 0.0, self.launch_variances, np.nan)[-60:]
-        return np.asarray(np.nan_to_num(_mean(np.minimum(positive, 8.0 * median(positive)))))
+        bounded = np.minimum(positive, 8.0 * median(positive))
+        return np.asarray(np.nan_to_num(bounded).sum(axis=0) / np.maximum(np.isfinite(bounded).sum(axis=0), 1))
 
     def noise(self) -> Floats:
         """Returns for each series the standard deviation of the log time of a night.
@@ -188,10 +189,3 @@ class Nights:
         same = self.environments[1:, members] == self.environments[:-1, members]
         moves = np.hstack([np.diff(self.times[:, members], axis=0), np.diff(self.baselines[:, members], axis=0)])
         return np.where(np.hstack([same, same]), moves, np.nan)
-
-
-def _mean(values: Floats) -> Floats:
-    there = np.isfinite(values)
-    count = there.sum(axis=0)
-    total: Floats = np.where(there, values, 0.0).sum(axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

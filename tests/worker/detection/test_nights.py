@@ -103,3 +103,98 @@ def test_earlier_nights_move_by_a_confirmed_change_and_later_ones_stay() -> None
         assert (after - before)[:, 0] == pytest.approx([log(1.1)] * 10 + [0.0] * 3)
     assert nights.moves(0, 3)[0] == pytest.approx(0.0)
     assert nights.size(0, 3, 0) == pytest.approx(0.0, abs=1e-3)
+
+
+def launches_apart(difference: float) -> tuple[tuple[float, ...], ...]:
+    """Two launches whose log times have this variance: (difference^2) / 2."""
+    return (100.0,), (100.0 * exp(difference),)
+
+
+@pytest.mark.parametrize(
+    ("differences", "variance"),
+    [
+        ([0.01] * 5, 1.0),
+        ([0.01] * 4 + [0.02], (4 + 4) / 5),
+        ([0.01] * 10 + [0.1], (10 + 8) / 11),
+        ([0.01, 0.0, 0.01, None, 0.01], 1.0),
+        ([0.0] * 5, 0.0),
+        ([0.02] * 4 + [0.01] * 60, 1.0),
+        ([0.02] * 4 + [0.01] * 59, (59 + 4) / 60),
+    ],
+)
+def test_the_variance_of_launches_is_the_mean_of_sixty_nights_of_which_none_counts_eight_times(
+    differences: list[float | None], variance: float
+) -> None:
+    """Nights without a variance count for none."""
+    nights = Nights([0], [0], Policy())
+    for build, difference in enumerate(differences):
+        kernel_us = () if difference is None else launches_apart(difference)
+        nights.add(build, {0: Reading(build, "m", "e", kernel_us, ())})
+    assert nights.variances == pytest.approx(variance * 0.01**2 / 2)
+
+
+@pytest.mark.parametrize(
+    ("environments", "is_new"),
+    [
+        ([("m", "e")], False),
+        ([("m", "e"), ("m", "e")], False),
+        ([("m", "e"), ("m", "e2")], True),
+        ([("m", "e"), ("m2", "e")], True),
+        ([None, ("m", "e")], False),
+        ([("m", "e"), None], False),
+        ([("m", "e"), None, ("m", "e2")], True),
+        ([("m", "e"), None, ("m", "e")], False),
+        ([("m", "e"), ("m", "e2"), ("m", "e2")], False),
+    ],
+)
+def test_an_environment_is_new_if_the_last_one_was_another(
+    environments: list[tuple[str, str] | None], is_new: bool
+) -> None:
+    """A night without a usable time leaves the environment as it was, whatever it names."""
+    nights = Nights([0], [0], Policy())
+    for build, named in enumerate(environments):
+        machine, env = named or ("broken", "broken")
+        nights.add(build, {0: Reading(build, machine, env, ((100.0,),) if named else (), ((90.0,),))})
+        assert nights.measured.tolist() == [named is not None]
+        assert np.isfinite(nights.baselines[-1]).tolist() == [named is not None]
+    assert nights.has_new_environment().tolist() == [is_new]
+
+
+@pytest.mark.parametrize(("since", "size"), [(0, log(2.0) / 2), (1, 0.0), (10, 0.0)])
+def test_the_size_of_a_move_counts_no_nights_before_an_expected_change(since: int, size: float) -> None:
+    """Ten nights of 100 us and twelve of 200, of which the last two are the move's."""
+    nights = play((10, 100.0), (12, 200.0))
+    assert nights.size(0, 2, since) == pytest.approx(size, abs=0.01)
+
+
+def test_a_move_counts_no_nights_on_another_toolchain() -> None:
+    nights = Nights([0], [0], Policy())
+    for build in range(22):
+        time_us = 100.0 if build < 10 else 200.0
+        nights.add(build, {0: Reading(build, "m", f"e{build >= 10}", ((time_us,),) * 3, ((2 * time_us,),) * 3)})
+    assert nights.moves(0, 2) == pytest.approx((0.0, 0.0))
+    assert nights.size(0, 2, 0) == pytest.approx(0.0, abs=1e-3)
+    assert nights.moves(0, 12) == (0.0, 0.0), "there are no nights before on this toolchain"
+
+
+@pytest.mark.parametrize(
+    ("after", "moved"), [((110.0,), 1.1), ((110.0, 121.0), 1.1**1.5), ((110.0, 110.0, 150.0), 1.1)]
+)
+def test_a_move_is_to_the_mean_of_two_nights_or_the_median_of_more(after: tuple[float, ...], moved: float) -> None:
+    nights = play((10, 100.0), *((1, time_us) for time_us in after))
+    assert nights.moves(0, len(after))[0] == pytest.approx(log(moved))
+
+
+@pytest.mark.parametrize(("kernels", "learns"), [(5, True), (6, False)])
+def test_the_shares_of_a_node_are_learned_if_it_has_few_columns(kernels: int, learns: bool) -> None:
+    """The last kernel does not follow the node. Each kernel has a column for its baseline."""
+    nights = Nights([0] * kernels, list(range(kernels)), Policy())
+    for build in range(40):
+        way = 0.02 * ((7 * build) % 5 - 2)
+        readings = {}
+        for column in range(kernels):
+            us = 100.0 * exp(0.0 if column == kernels - 1 else way)
+            readings[column] = Reading(build, "m", "e", ((us,),) * 3, ((100.0 * exp(way),),) * 3)
+        nights.add(build, readings)
+    assert nights._shares[:-1] == pytest.approx(1.0)
+    assert (nights._shares[-1] < 0.5) == learns
