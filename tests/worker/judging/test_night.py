@@ -1,7 +1,18 @@
-"""The order of the series of a scope, which numbers them."""
+"""The order of the series of a scope, which numbers them, and the names of their machine code."""
 
-from tilewatch.db.worker_reads.judging import Night, Point
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.orm import Session
+
+from tilewatch.db.worker_reads.judging import Night, Point, Scope
+from tilewatch.db.worker_reads.winners import Winner
+from tilewatch.worker.detection.policy import Policy
+from tilewatch.worker.judging import night
+from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.night import series_by_first_night
+from tilewatch.worker.judging.scope_judge import KernelProblem, Launches, ScopeJudge, Series, SeriesQuestion
 
 NIGHTS = [Night(submission_id, submission_id, "ab" * 20, position) for position, submission_id in enumerate((7, 3, 5))]
 """Submissions in the order of their commits."""
@@ -20,3 +31,64 @@ def test_series_of_one_night_are_in_the_order_of_their_names() -> None:
     points = [make_point(3, problem) for problem in "cab"]
     assert [problem for _, problem, _ in series_by_first_night(NIGHTS, points)] == ["a", "b", "c"]
     assert series_by_first_night(NIGHTS, []) == []
+
+
+SERIES: Series = ("gemm", "a", "n1")
+OLD = Winner(31, 1, "source", 1, {"tile_m": 64}, "key", "gemm", "code", "compiler")
+NEW = replace(OLD, source_sha256="new", code_sha256="new")
+SCOPE = Scope(1, 1, "ab" * 20, 20, "tilewatch", "b200", "sm_100", "measured")
+
+
+class Noting(ScopeJudge):
+    """A judge that notes the codes it is told of."""
+
+    codes: Mapping[KernelProblem, str]
+
+    def add_night(self, night_id: int, build: int, points: Sequence[Point], codes: Mapping[KernelProblem, str]) -> None:
+        self.codes = codes
+        super().add_night(night_id, build, points, codes)
+
+
+def history_of(session: Session, won: Sequence[Winner | None]) -> History:
+    """A history of nights at 10, 20, ... with these best configs; None if their codes are not known."""
+    history = History(
+        session, None, SCOPE, [Night(each, each, f"{each}" * 20, each) for each in range(10, 10 * len(won) + 1, 10)]
+    )
+    history._sides = {10 * place: {("gemm", "a"): each} if each else {} for place, each in enumerate(won, 1)}
+    return history
+
+
+@pytest.mark.parametrize(
+    ("won", "first", "names"),
+    [
+        ([OLD], 1, ["10"]),
+        ([OLD, OLD, NEW, NEW], 1, ["10", "10", "30", "30"]),
+        ([OLD, NEW, OLD], 1, ["10", "20", "30"]),
+        ([OLD, None, OLD, NEW], 1, ["10", None, "10", "40"]),
+        ([OLD, OLD, OLD], 2, ["10", "10"]),
+        ([None, None], 1, [None, None]),
+    ],
+)
+def test_a_machine_code_is_named_by_the_first_build_that_is_known_to_have_it(
+    db_session: Session, won: list[Winner | None], first: int, names: list[str | None]
+) -> None:
+    """The judge may begin at a later night: the name is then of the night before."""
+    history, judge, told = history_of(db_session, won), Noting([SERIES], Policy(), 100), []
+    for number in range(first, len(won) + 1):
+        at = Night(10 * number, 10 * number, "", 10 * number)
+        night.add_night(judge, history, at, [make_point(10 * number, "a")])
+        told.append(judge.codes.get(("gemm", "a")))
+    assert told == names
+
+
+def test_a_judge_is_told_the_codes_of_measured_problems_alone(db_session: Session) -> None:
+    judge = Noting([SERIES, ("gemm", "b", "n1")], Policy(), 100)
+    judge.code_names["gemm", "b"] = "7"
+    night.add_night(judge, history_of(db_session, [OLD]), Night(10, 10, "", 10), [make_point(10, "a")])
+    assert (judge.codes, judge.code_names) == ({("gemm", "a"): "10"}, {("gemm", "a"): "10", ("gemm", "b"): "7"})
+
+
+def test_a_question_about_unknown_commits_has_an_empty_answer(db_session: Session) -> None:
+    question = SeriesQuestion(SERIES, 11, 12, 8, 0)
+    assert night.read_answer(history_of(db_session, [OLD]), [], question) == Launches()
+    assert night.read_answer(history_of(db_session, [OLD, NEW]), [], replace(question, base=10, head=20)) is None
