@@ -113,6 +113,18 @@ def test_a_change_is_fresh_in_the_newest_nights_of_a_series_or_with_known_code_s
     assert state_of(nights).open_candidate(0, 3, 0.0).fresh_since == 100 + fresh_since
 
 
+@pytest.mark.parametrize(("codes", "is_new"), [(("a", "a"), False), (("a", None), False), (("a", "b"), True)])
+def test_only_a_suspicion_of_new_code_tonight_has_what_is_expected_of_code(
+    codes: tuple[str, str | None], is_new: bool
+) -> None:
+    state = state_of(nights_of([codes[0]] * 9 + [codes[1]]))
+    share = state.open_candidate(0, 2, 0.0).code_share
+    assert share == (pytest.approx(probability_of(POLICY.reasoned_log_odds)) if is_new else None)
+    known = np.array([0.0, -np.inf, np.log(state.code_share(9) / POLICY.changes_a_point)])
+    assert state.evidence is not None
+    assert state.evidence.by_code[0] == pytest.approx(known[{None: 0, "a": 1, "b": 2}[codes[1]]])
+
+
 def candidate_at(head: int, series: int = 0) -> Candidate:
     return Candidate(series, head - 1, head, None, NightEvidence(*np.zeros((2, 1))), 1e-6, 0.0)
 

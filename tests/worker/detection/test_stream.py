@@ -12,8 +12,11 @@ import pytest
 
 from benchmarks.judge import play
 from benchmarks.judge_worlds import Kind, World
+from tilewatch.worker.detection.detector import Response
+from tilewatch.worker.detection.replay_evidence import ReplayQuestion
 from tilewatch.worker.detection.scope_state import NodeKernel
-from tilewatch.worker.detection.stream import _start, answer_lines
+from tilewatch.worker.detection.stream import _start, _write, answer_lines
+from tilewatch.worker.detection.verdict import ConfirmedChange
 
 QUIET = Kind("a few steps", "quiet", nuisances=False, changed=0.1, sizes=(0.05, 0.05))
 
@@ -60,7 +63,15 @@ def test_a_line_that_is_not_of_the_protocol_is_named_and_answered_with_nothing(l
     assert [json.loads(each) for each in replies] == [NOTHING | {"left_out": [complaints[0].removeprefix("line 2: ")]}]
 
 
-@pytest.mark.parametrize(("points", "named"), [({}, "points is not a list"), ([7], "7 in points is not an object")])
+@pytest.mark.parametrize(
+    ("points", "named"),
+    [
+        ({}, "points is not a list"),
+        ({"id": 0}, "points is not a list"),
+        (None, "points is not a list"),
+        ([7], "7 in points is not an object"),
+    ],
+)
 def test_points_that_cannot_be_read_are_named(points: object, named: str) -> None:
     night = json.dumps({"type": "night", "build": 0, "points": points})
     replies, complaints = answer_and_complain([world_lines(0)[0], night])
@@ -377,3 +388,15 @@ def test_code_says_which_nights_can_hold_a_change_and_what_is_no_text_is_named()
     assert answer_and_complain([*lines[:-1], lines[-1].replace('"b"', "7")])[1] == [
         "line 13: code is 7, where a text is expected; it is taken for not known"
     ]
+
+
+def test_an_answer_has_the_changes_in_per_cent_and_the_replays_to_run() -> None:
+    """Four decimals of a per cent are more than any replay can tell."""
+    changes = (ConfirmedChange(7, 20, 0.0123456789, 0.001), ConfirmedChange(8, 21, -0.5, 0.001))
+    assert json.loads(_write(Response(changes, (ReplayQuestion(7, 19, 20, 3),)), [])) == {
+        "alerts": [
+            {"id": 7, "night": 20, "pct": 1.2346, "kind": "code"},
+            {"id": 8, "night": 21, "pct": -50.0, "kind": "code"},
+        ],
+        "reruns": [{"id": 7, "a": 19, "b": 20, "launches": 3}],
+    }
