@@ -70,10 +70,9 @@ class Nights:
         self.variances = self._launch_variance()
         self._subtract_node_noise()
 
-    def code_before(self, column: int) -> int | None:
-        """Returns the last build with a series' previous machine code; None unless the code changed tonight."""
-        builds = int(self.code_changes[-1, column])
-        return self.builds[-1 - builds] if 0 < builds < len(self.builds) else None
+    def code_before(self, column: int) -> int:
+        """Returns the last build with the previous machine code of a series whose code changed tonight."""
+        return self.builds[-1 - int(self.code_changes[-1, column])]
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
         """Stores in `code_changes` whether each series' machine code differs from the last known code."""

@@ -124,8 +124,8 @@ class ScopeState:
         """Lists a candidate for each series with new machine code tonight, the least noisy series first."""
         probes: list[Candidate] = []
         for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
-            series, before = self.series[self.keys[column]], self.nights.code_before(int(column))
-            head, base = self.nights.builds[-1], max(NEVER if before is None else before, series.level_since)
+            series, head = self.series[self.keys[column]], self.nights.builds[-1]
+            base = max(self.nights.code_before(int(column)), series.level_since)
             if 0 < head - base <= MOST_BUILDS:
                 probes.append(self._open_code_probe(self.keys[column], base, head))
         return sorted(probes, key=lambda probe: probe.pair_deviation)  # the first answer helps to predict the others
