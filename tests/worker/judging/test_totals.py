@@ -2,6 +2,7 @@
 
 import datetime as dt
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from tilewatch.db.worker_reads.totals import Part
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.worker.context import Context
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import totals
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting.submit import submit_sweep
@@ -205,6 +207,7 @@ def test_the_sweep_and_run_of_a_total_sum_up_those_of_the_parts(db_session: Sess
     assert (run.started_at, run.finished_at) == (parts[0].run.started_at, parts[1].run.finished_at)
     versions = {name: version for name, version in run.toolchain.items() if name != "parts"}
     assert versions == {"cuda-tile": "1.7.0, 1.8.0", "torch": "2.9, none"}
+    assert re.fullmatch(r"2 problems \([0-9a-f]{8}\)", run.toolchain["parts"])
     assert (measured.samples_us, measured.median_us, measured.baseline) == ([109.0, 162.0], 135.5, None)
 
 
@@ -238,3 +241,49 @@ def test_a_total_has_a_baseline_if_all_parts_have_the_same_in_each_round(
     assert [(each.implementation, each.role, each.samples_us) for each in others] == (
         [] if baseline_us is None else [("cublas", "baseline", baseline_us)]
     )
+
+
+def test_a_round_that_a_part_lacks_is_none_of_the_total() -> None:
+    parts = [make_part(1, 2.0, [3.0, 4.0, 5.0]), make_part(2, 1.0, [10.0, 20.0])]
+    assert [each.samples_us for each in totals._sampled(parts, 7)] == [[16.0, 28.0]]
+
+
+@pytest.mark.parametrize(("parts", "is_written"), [(1, True), (2, False)])
+def test_a_total_is_written_once_and_only_if_all_parts_have_a_time(
+    db_session: Session, parts: int, is_written: bool
+) -> None:
+    planned = one_commit.submit(db_session)
+    sweep = db_session.get_one(Sweep, planned.sweep_id)
+    sweep.parts_of = {"decode": {"weight": 28.0, "parts": parts}}
+    one_commit.measure(db_session, planned)
+    scope = Scope(planned.submission_id, sweep.commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    for _ in range(2):
+        totals.write(db_session, scope)
+        written = db_session.scalars(select(Run).join(Sweep).where(Sweep.kernel == TOTAL)).all()
+        assert len(written) == is_written
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "commits"),
+    [
+        ((0.2, 0.01), "regression", (11, 12)),
+        ((-0.01, -0.2), "improvement", (21, 22)),
+        ((0.0, 0.0), "unchanged", (None, None)),
+    ],
+)
+def test_the_verdict_on_a_total_names_the_commits_of_the_part_that_changed_it_most(
+    changes: tuple[float, float], verdict: str, commits: tuple[int | None, int | None]
+) -> None:
+    parts = []
+    for number, change in enumerate(changes, 1):
+        name = "unchanged" if not change else "regression" if change > 0 else "improvement"
+        columns = {"low": change - 0.001, "high": change + 0.001, "noise": 0.002, "history_points": 9}
+        of_part = Verdict(verdict=name, change=change, good_commit_id=10 * number + 1, bad_commit_id=10 * number + 2)
+        for column, value in columns.items():
+            setattr(of_part, column, value)
+        parts.append(replace(make_part(number, 2.0, [100.0 * (1 + change)]), verdict=of_part))
+    found = totals._verdict(5, parts, Policy())
+    assert (found.run_id, found.verdict, found.history_points) == (5, verdict, 9)
+    assert (found.good_commit_id, found.bad_commit_id) == commits
+    assert found.change == pytest.approx(sum(changes) / 2)
+    assert found.reason.startswith("the changes of its parts add up" if any(changes) else "its parts together")
