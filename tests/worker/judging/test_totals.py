@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from tests.conftest import NewDatabase
@@ -18,6 +18,7 @@ from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.nights import do_nights, submit_night
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
+from tilewatch.db import fact_writes
 from tilewatch.db.models import TOTAL, Commit, Measurement, RegressionSeries, Replay, Run, Sweep, Verdict
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads.export import ExportFilter
@@ -287,3 +288,39 @@ def test_the_verdict_on_a_total_names_the_commits_of_the_part_that_changed_it_mo
     assert (found.good_commit_id, found.bad_commit_id) == commits
     assert found.change == pytest.approx(sum(changes) / 2)
     assert found.reason.startswith("the changes of its parts add up" if any(changes) else "its parts together")
+
+
+def test_a_total_is_judged_once_it_is_written_and_all_its_parts_are_judged(db_session: Session) -> None:
+    planned = one_commit.submit(db_session)
+    sweep = db_session.get_one(Sweep, planned.sweep_id)
+    sweep.parts_of = {"decode": {"weight": 28.0, "parts": 1}}
+    run_id = one_commit.measure(db_session, planned)
+    scope = Scope(planned.submission_id, sweep.commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+
+    def judge() -> list[tuple[str, str]]:
+        totals.judge(db_session, scope, Policy(name="strict"))
+        of_totals = select(Verdict).join(Run, Run.id == Verdict.run_id).join(Sweep).where(Sweep.kernel == TOTAL)
+        return [(verdict.verdict, verdict.policy) for verdict in db_session.scalars(of_totals)]
+
+    db_session.execute(delete(Verdict))
+    totals.write(db_session, scope)
+    assert judge() == []
+    unjudged: dict[str, Any] = {
+        "change": None,
+        "noise": None,
+        "history_points": 2,
+        "policy": "strict",
+        "reason": "short",
+    }
+    fact_writes.write_verdicts(db_session, [fact_writes.NewVerdict(run_id=run_id, verdict="undecided", **unjudged)])
+    assert judge() == [("undecided", "strict")]
+
+
+def test_a_total_that_is_not_written_is_not_judged(db_session: Session) -> None:
+    planned = one_commit.submit(db_session)
+    sweep = db_session.get_one(Sweep, planned.sweep_id)
+    sweep.parts_of = {"decode": {"weight": 28.0, "parts": 2}}
+    run_id = one_commit.measure(db_session, planned)
+    scope = Scope(planned.submission_id, sweep.commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    totals.judge(db_session, scope, Policy())
+    assert db_session.scalars(select(Verdict.run_id)).all() == [run_id]
