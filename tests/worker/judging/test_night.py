@@ -25,6 +25,9 @@ def make_point(submission_id: int, problem: str) -> Point:
 def test_a_series_is_numbered_by_its_first_night_in_whatever_order_its_points_come() -> None:
     points = [make_point(*each) for each in ((3, "b"), (5, "c"), (5, "a"), (7, "a"), (3, "a"), (5, "b"))]
     assert [problem for _, problem, _ in series_by_first_night(NIGHTS, points)] == ["a", "b", "c"]
+    of_first = [make_point(*each) for each in ((7, "b"), (3, "a"), (5, "b"))]
+    for points in (of_first, of_first[::-1]):
+        assert [problem for _, problem, _ in series_by_first_night(NIGHTS, points)] == ["b", "a"]
 
 
 def test_series_of_one_night_are_in_the_order_of_their_names() -> None:
