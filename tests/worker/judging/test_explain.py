@@ -188,3 +188,51 @@ def test_a_mechanism_that_explains_less_than_half_of_the_change_is_named_with_it
     head = replace(BASE, time_us=head_us, counters=many if is_slower else few, code_sha256="b")
     (line,) = (each for each in explain.explain_replayed(base, head).lines if each.startswith("mechanism"))
     assert "20% at most" in line
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "line"),
+    [
+        ((64, 128), (64,), "tile_m lost 128"),
+        ((64,), (64, 128, 256), "tile_m gained 128, 256"),
+        ((64, 128), (128, 32), "tile_m lost 64; tile_m gained 32"),
+        ((64, 128), (128, 64), "the same values in another order"),
+        ((64, 128), None, "tile_m lost 64, 128"),
+        (None, (64, 128), "tile_m gained 64, 128"),
+    ],
+)
+def test_a_search_space_is_compared_value_by_value(
+    base: tuple[int, ...] | None, head: tuple[int, ...] | None, line: str
+) -> None:
+    sides = [
+        replace(
+            BASE, code_sha256="b", params={"tile_n": 256}, axes={"tile_n": (256,)} | ({"tile_m": axis} if axis else {})
+        )
+        for axis in (base, head)
+    ]
+    assert f"search space: {line}" in explain.explain_replayed(*sides).lines
+    assert not [each for each in explain.explain_replayed(sides[0], sides[0]).lines if each.startswith("search space")]
+
+
+def test_a_version_that_one_side_lacks_and_another_main_baseline_are_named() -> None:
+    head = replace(BASE, time_us=110.0, toolchain={"driver": "580.1", "torch": "2.9"}, baseline="cublas")
+    assert explain.describe_differences(BASE, head) == (
+        "the kernel's time moved +10.0%; the main baseline is cublas and was deepgemm; "
+        "toolchain cuda-tile 1.7.0 -> none, torch none -> 2.9"
+    )
+    for sides in ((BASE, replace(BASE, baseline_us=None)), (replace(BASE, baseline_us=None), BASE)):
+        assert explain.describe_move(*sides) == "the kernel's time moved +0.0%; there is no baseline to compare with"
+
+
+def test_telemetry_that_a_run_lacks_is_not_compared() -> None:
+    unread = {"sm_clock_mhz": None, "throttled": None}
+    for telemetry in ((), (unread,)):
+        lines = explain.explain_replayed(BASE, replace(BASE, time_us=110.0, telemetry=telemetry)).lines
+        assert not [line for line in lines if line.startswith(("clock", "temperature", "throttling"))]
+
+
+def test_a_config_is_named_in_the_order_of_its_search_space() -> None:
+    """Parameters that the space does not name come last."""
+    params = {"stages": 3, "tile_n": 128, "tile_m": 64}
+    lines = explain.explain_replayed(BASE, replace(BASE, time_us=90.0, params=params)).lines
+    assert "winner: tile_m=128 tile_n=256 -> tile_m=64 tile_n=128 stages=3" in lines
