@@ -114,6 +114,9 @@ def test_a_ramp_begins_after_the_last_build_of_the_old_level_and_ends_at_the_fir
     assert find_ramp(candidate_of({**estimates, 44: WHOLE}, EVEN), POLICY) == Ramp(*ramp, WHOLE)
 
 
+UNSURE = Estimate(7 * UNIT, 4 * UNIT, 24)
+"""It may be on the old level, and also on a new level that is as unsure."""
+
 OLD, MIDDLE, NEW = (Estimate(size * UNIT, 4 * UNIT, 24) for size in (0, 20, 40))
 
 
@@ -131,6 +134,7 @@ OLD, MIDDLE, NEW = (Estimate(size * UNIT, 4 * UNIT, 24) for size in (0, 20, 40))
         ({41: OLD, 42: MIDDLE, 43: NEW, 44: WHOLE}, (1.0, 1.1, 1.0, 1.0), False),
         ({41: OLD, 42: MIDDLE, 43: NEW, 44: WHOLE}, (1.0, 0.0, 1.0, 1.0), False),
         ({42: replace(WHOLE, launches=96), 44: Estimate(7 * UNIT, 4 * UNIT, 24)}, EVEN, True),
+        ({41: UNSURE, 42: replace(NEW, launches=96), 44: Estimate(40 * UNIT, 20 * UNIT, 24)}, EVEN, False),
         ({42: replace(OLD, launches=96), 44: Estimate(7 * UNIT, 4 * UNIT, 24)}, EVEN, False),
     ],
 )

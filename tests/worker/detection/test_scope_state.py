@@ -9,10 +9,11 @@ import pytest
 from tilewatch.worker.detection.candidate import Candidate, NightEvidence, probability_of
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
-from tilewatch.worker.detection.scope_state import MOST_BUILDS, NEVER, NodeKernel, ScopeState, _by_build
+from tilewatch.worker.detection.scope_state import NEVER, NodeKernel, ScopeState, _by_build
 from tilewatch.worker.detection.verdict import ConfirmedChange
 
 POLICY = Policy()
+MOST_BUILDS = 4096
 
 
 def reading(build: int, code: str | None = None, env: str = "e", time_us: float = 100.0) -> Reading:
