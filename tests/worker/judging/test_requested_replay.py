@@ -1,11 +1,14 @@
 """A person asks for the replay of an undecided run: it decides the verdict as the judge's own replay does."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.git_history import ADD, BASE
 from tests.worker.fixtures.nights import do_nights, read_verdicts
@@ -30,9 +33,11 @@ from tilewatch.db.models import (
 from tilewatch.db.session import session
 from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import requested_replay
 from tilewatch.worker.judging.night_context import OpenNight
+from tilewatch.worker.judging.scope_judge import FirstQuestion
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import submit_requests
@@ -170,3 +175,36 @@ def test_an_error_ends_the_request_and_stands_in_the_verdict(
     assert said <= {reason for _, reason in read_verdicts(undecided)[ADD]}
     with session(undecided.database_url) as opened:
         assert set(opened.scalars(select(Action.outcome))) == said
+
+
+@pytest.mark.parametrize(
+    ("launches", "ratio", "size"),
+    [(8, 1.05, 0.05), (8, 0.95, -0.05), (7, 1.05, None), (8, 1.0031, 0.0031), (8, 1.0029, None), (8, 1.0, None)],
+)
+def test_a_request_finds_a_change_that_matters_in_as_many_launches_as_a_report_needs(
+    launches: int, ratio: float, size: float | None
+) -> None:
+    night: Any = SimpleNamespace(policy=Policy())
+    found = requested_replay._find_change(night, FirstQuestion(6, 7, [(100.0, 100.0 * ratio)] * launches))
+    assert (None if found is None else found.size) == (None if size is None else pytest.approx(size))
+    assert found is None or (found.first_bad, found.last_good) == (7, None)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "+5.0% against 0.4% noise",
+        f"+5.0% against 0.4% noise{AWAITS_REPLAY}",
+        "no replay could be held: +5.0% against 0.4% noise",
+        "not reproduced: 8 replay launches differ by nothing; the night alone: +5.0% against 0.4% noise",
+        "not sure enough: it differs; the night alone: no replay could be held: +5.0% against 0.4% noise",
+    ],
+)
+def test_a_second_request_begins_with_the_reason_of_the_night(db_session: Session, reason: str) -> None:
+    """Else the reasons of all requests would stand in a row."""
+    run_id = one_commit.measure(db_session, one_commit.submit(db_session))
+    verdict = db_session.get_one(Verdict, run_id)
+    verdict.reason = reason
+    numbers = requested_replay._read_numbers(db_session, run_id)
+    assert numbers.reason == "+5.0% against 0.4% noise"
+    assert (numbers.verdict, numbers.change, numbers.policy) == (verdict.verdict, verdict.change, verdict.policy)
