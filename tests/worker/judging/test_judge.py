@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import TextClause, delete, func, select, text, update
 from sqlalchemy.orm import Session
 
-from tests.db.fixtures.leases import ENDED_LEASE
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for
 from tests.worker.fixtures.nights import FIRST_NIGHT, do_nights, read_verdicts, submit_night
@@ -36,7 +36,7 @@ from tilewatch.db.models import (
 from tilewatch.db.page_reads import series
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
-from tilewatch.db.worker_reads.judging import Night
+from tilewatch.db.worker_reads.judging import Night, Point, Scope
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled
 from tilewatch.text import short_sha
@@ -45,7 +45,9 @@ from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
-from tilewatch.worker.judging.scope_judge import ScopeJudge
+from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.judging.night_context import OpenNight
+from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.reconcile import reconcile
@@ -586,3 +588,44 @@ def test_a_judge_is_used_again_while_what_it_judged_is_what_is_stored(
     cached.points = points
     tonight: Any = SimpleNamespace(session=db_session, scope=SimpleNamespace(origin=origin), facts=[None] * facts)
     assert judge._continues(cached, tonight, nights) == continues
+
+
+def night_of(session: Session, run_id: int, planned: one_commit.Planned) -> OpenNight:
+    scope = Scope(planned.submission_id, 1, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    store: Any = None
+    return OpenNight(session, scope, History(session, None, scope, ()), (), run_id, Policy(name="strict"), store, "")
+
+
+def test_a_run_without_a_time_is_undecided(db_session: Session) -> None:
+    """A run that has a time is judged by it."""
+    planned = one_commit.submit(db_session)
+    run_id = one_commit.measure(db_session, planned)
+    night = night_of(db_session, run_id, planned)
+    point = Point(planned.submission_id, run_id, "gemm_fp8", "p", "n1", "toolchain", 9.0, 8.9, 9.1, None, None)
+    judge._add_verdicts_without_time(night, {series_of(point): point})
+    assert night.verdicts == []
+    judge._add_verdicts_without_time(night, {})
+    (verdict,) = night.verdicts
+    assert (verdict.run_id, verdict.verdict, verdict.policy, verdict.history_points) == (
+        run_id,
+        "undecided",
+        "strict",
+        0,
+    )
+    assert verdict.reason == "no config gave a right answer, so no time"
+
+
+def test_a_series_that_cannot_be_judged_is_undecided_with_the_error_and_awaits_nothing(
+    db_session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned = one_commit.submit(db_session)
+    run_id = one_commit.measure(db_session, planned)
+    night = night_of(db_session, run_id, planned)
+    commit_id = db_session.get_one(Sweep, planned.sweep_id).commit_id
+    point = Point(planned.submission_id, run_id, "gemm_fp8", "p", "n1", "toolchain", 9.0, 8.9, 9.1, None, None)
+    night.open_suspicion(point, (commit_id, commit_id), 0.05, "+5.0%")
+    reason = judge.give_up(night, series_of(point), point, ZeroDivisionError("no launches"))
+    assert reason == "could not be judged: ZeroDivisionError: no launches"
+    assert [(each.run_id, each.verdict, each.reason) for each in night.verdicts] == [(run_id, "undecided", reason)]
+    assert db_session.scalars(select(Suspicion.state)).all() == ["undecided"]
+    assert "gemm_fp8 p n1 could not be judged" in caplog.text
