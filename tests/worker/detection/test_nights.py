@@ -198,3 +198,29 @@ def test_the_shares_of_a_node_are_learned_if_it_has_few_columns(kernels: int, le
         nights.add(build, readings)
     assert nights._shares[:-1] == pytest.approx(1.0)
     assert (nights._shares[-1] < 0.5) == learns
+
+
+@pytest.mark.parametrize(
+    ("codes", "changes"),
+    [
+        (["a"], [0]),
+        (["a", "a"], [0, -1]),
+        (["a", "b"], [0, 1]),
+        (["a", "b", "b"], [0, 1, -1]),
+        (["a", None, "b"], [0, 2, 2]),
+        (["a", None, "a"], [0, -1, -1]),
+        (["a", None, None], [0, 0, 0]),
+        ([None, "a", "b"], [0, 0, 1]),
+        (["a", "b", None, None, "a"], [0, 1, 3, 3, 3]),
+    ],
+)
+def test_a_night_knows_in_how_many_nights_the_code_may_have_changed(
+    codes: list[str | None], changes: list[int]
+) -> None:
+    """0 if that is not known, and -1 if the code is that of the night before."""
+    nights = Nights([0], [0], Policy())
+    for build, code in enumerate(codes):
+        nights.add(build, {0: Reading(build, "m", "e", ((100.0,),), (), code)})
+    assert nights.code_changes[:, 0].tolist() == changes
+    if changes[-1] > 0:
+        assert nights.code_before(0) == len(codes) - 1 - changes[-1]
