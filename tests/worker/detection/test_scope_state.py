@@ -9,6 +9,7 @@ import pytest
 from tilewatch.worker.detection.candidate import Candidate, NightEvidence, probability_of
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Reading
+from tilewatch.worker.detection.replay_evidence import Estimate
 from tilewatch.worker.detection.scope_state import NEVER, NodeKernel, ScopeState, _by_build
 from tilewatch.worker.detection.verdict import ConfirmedChange
 
@@ -245,3 +246,32 @@ def test_an_expected_change_ends_the_level_and_what_replays_said_of_it() -> None
     assert not state._weighed.any()
     assert (state.series[0].level_since, state.series[0].history_since) == (12, 12)
     assert state.series[0].replays.differences == {}
+
+
+def test_a_confirmed_change_starts_a_level_to_which_earlier_nights_are_shifted() -> None:
+    state = state_of({build: reading(build) for build in range(12)})
+    before, candidate = state.nights.times.copy(), candidate_at(11)
+    assert state.confirm(candidate) is None, "no replay tested the build"
+    assert state.series[0].confirmed is None
+    candidate.replays._estimates[10, 11] = Estimate(0.05, 0.001, 8)
+    change = state.confirm(candidate)
+    assert change is not None
+    assert change.size == pytest.approx(np.expm1(0.05))
+    assert replace(change, size=0.05) == ConfirmedChange(0, 11, 0.05, 0.001, None)
+    assert state.series[0].confirmed == change
+    assert (state.series[0].level_since, state.series[0].history_since) == (11, NEVER)
+    assert (state.nights.times - before)[:, 0] == pytest.approx([0.05] * 11 + [0.0])
+    state.add_night(12, {0: reading(12)})
+    assert state.series[0].confirmed is None, "it is told once"
+
+
+def test_what_may_have_changed_is_listed_from_the_likeliest_on() -> None:
+    """Series 1 moved by 20 %, series 2 by 5 % and series 0 by nothing."""
+    state = ScopeState({series: NodeKernel(series, series) for series in range(3)}, POLICY)
+    assert state.possible_changes() == []
+    for build in range(12):
+        factors = (1.0, 1.2, 1.05) if build == 11 else (1.0,) * 3
+        state.add_night(build, {series: reading(build, time_us=100.0 * each) for series, each in enumerate(factors)})
+    possible = state.possible_changes()
+    assert [column for column, _ in possible] == [1, 2]
+    assert sorted((odds for _, odds in possible), reverse=True) == [odds for _, odds in possible]
