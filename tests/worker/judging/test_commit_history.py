@@ -18,6 +18,7 @@ from tilewatch.db.models import Commit
 from tilewatch.db.worker_reads.judging import Night, ReplayFact, Scope
 from tilewatch.db.worker_reads.winners import Winner, find_code
 from tilewatch.text import short_sha
+from tilewatch.worker.judging import commit_history
 from tilewatch.worker.judging.commit_history import History, _find_first_parents, _were_identical
 from tilewatch.worker.judging.replay_answers import End
 from tilewatch.worker.judging.scope_judge import SeriesQuestion
@@ -34,6 +35,16 @@ def test_commits_between_two_measured_ones_have_the_positions_between(tmp_path: 
     assert _find_first_parents(tmp_path / "r", five, {1: one, 3: three, 5: five}) == {2: two, 4: four}
     assert _find_first_parents(tmp_path / "r", five, {4: four, 5: five}) == {1: one, 2: two, 3: three}
     assert _find_first_parents(tmp_path / "r", five, {5: five, 6: "b" * 40}) == {1: one, 2: two, 3: three, 4: four}
+
+
+def test_commits_farther_back_than_the_clone_is_read_have_no_positions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four commits are read here: the fifth from the end is too far back to look for those before it."""
+    monkeypatch.setattr(commit_history, "FARTHEST", 4)
+    one, *_, four, five, six, seven, eight = odd_histories.make(tmp_path / "r", *"2345678")
+    known = {1: one, 4: four, 8: eight}
+    assert _find_first_parents(tmp_path / "r", eight, known) == {5: five, 6: six, 7: seven}
 
 
 def test_commits_that_lead_to_one_that_left_the_branch_are_those_of_its_own_line(tmp_path: Path) -> None:
