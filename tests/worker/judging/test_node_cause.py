@@ -4,16 +4,22 @@ import contextlib
 import datetime as dt
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import delete, select, text, update
+from sqlalchemy.orm import Session
 
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for, workers
 from tests.worker.fixtures.nights import submit_night
 from tests.worker.fixtures.worker_context import settings_for
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
 from tilewatch.db.page_reads import messages, regressions, replays
@@ -410,3 +416,57 @@ def test_a_node_is_asked_whether_it_is_over_when_half_of_the_difference_is_gone(
     assert (again is not None) == asked
     assert again is None or again.reported_size == 0.05
     assert node_cause._ask_whether_it_is_over(SCOPE, here.point, [], {}, {}, {"another pair": 0.05}) is None
+
+
+class Fleet:
+    """One kernel that two nodes measured, each once, and workers for both of their GPUs."""
+
+    def __init__(self, opened: Session) -> None:
+        self.session, self.runs = opened, []
+        for number in (1, 2):
+            planned = one_commit.submit(opened, key=f"night {number}", sha=f"{number}" * 40, position=number)
+            fact_writes.add_compilations(opened, [one_commit.compiled(code) for code in planned.code_keys])
+            compiler = one_commit.COMPILER
+            fact_writes.attach_compilations(opened, compiler=compiler, sweep_ids=[planned.sweep_id])
+            self.runs.append(one_commit.measure(opened, planned, key=f"run {number}"))
+            run = opened.get_one(Run, self.runs[-1])
+            run.host, run.gpu_uuid = f"n{number}", f"GPU-{number}"
+            columns = {"kind": "gpu", "host": run.host, "gpu_model": "b200", "gpu_uuid": run.gpu_uuid, "toolchain": {}}
+            opened.add(Worker(name=f"gpu0@n{number}", **columns))
+        opened.flush()
+        self.scope = Scope(planned.submission_id, 2, "2" * 40, 2, "tilewatch", "b200", "sm_100", "measured")
+
+    def suspect(self, times_us: Mapping[str, float], stored: bool = True) -> list[tuple[str, float]]:
+        """The problems that are suspected of a node, whose times on the other node were 100 us, and their moves."""
+        first, second = self.runs
+        before, points = {}, {}
+        for problem, time_us in times_us.items():
+            point = Point(1, second, "gemm", problem, "n2", "toolchain", time_us, time_us, time_us, None, None)
+            before["gemm", problem, "n1"] = NightBefore(first, 1, "1" * 40, 100.0)
+            points["gemm", problem, "n2"] = point
+        store: Any = SimpleNamespace(outcome=lambda _: object() if stored else None)
+        found = node_cause.find_suspicions(self.session, store, self.scope, before, points)
+        return [(each.point.problem, round(each.moved, 6)) for each in found]
+
+
+def test_the_largest_moves_of_a_night_are_replayed_on_two_nodes(db_session: Session) -> None:
+    """At most four of them, whether slower or faster."""
+    times_us = {"a": 103.0, "b": 90.0, "c": 101.5, "d": 105.0, "e": 97.0, "f": 104.0, "g": 100.0}
+    fleet = Fleet(db_session)
+    assert fleet.suspect(times_us) == [("b", -0.1), ("d", 0.05), ("f", 0.04), ("a", 0.03)]
+    assert fleet.suspect({"c": 101.5, "g": 100.0}) == []
+    assert fleet.suspect(times_us, stored=False) == []
+
+
+@pytest.mark.parametrize("away", ["GPU-1", "GPU-2", None])
+def test_a_node_is_not_replayed_while_either_gpu_is_away(db_session: Session, away: str | None) -> None:
+    fleet = Fleet(db_session)
+    db_session.execute(delete(Worker).where(Worker.gpu_uuid == away))
+    assert fleet.suspect({"a": 105.0}) == ([("a", 0.05)] if away is None else [])
+
+
+def test_runs_of_one_node_suspect_no_node(db_session: Session) -> None:
+    fleet = Fleet(db_session)
+    db_session.get_one(Run, fleet.runs[0]).host = "n2"
+    db_session.flush()
+    assert fleet.suspect({"a": 105.0}) == []
