@@ -62,6 +62,8 @@ def test_a_new_driver_is_charged_with_the_difference_that_the_nodes_did_not_have
         (OF_NODE, sized(0.0099), False),
         (OF_NODE, sized(-0.05), False),
         (OF_NODE, Estimate(0.0371, 0.01, 8), True),
+        (OF_NODE, Estimate(3.7 / 64, 1 / 64, 8), True),
+        (OF_NODE, Estimate(0.01, 0.0001, 8), True),
         (OF_NODE, Estimate(0.0369, 0.01, 8), False),
         (OF_NODE, None, False),
         (OF_DRIVER, sized(0.03), True),
@@ -101,6 +103,11 @@ def test_code_changed_on_a_node_by_the_least_change_that_matters(
             OF_NODE,
             NodeAnswer(sized(0.05), None),
             "node n2 is 5.0% slower than n1, the code is not: it is the same cubin",
+        ),
+        (
+            OF_NODE,
+            NodeAnswer(sized(-0.05), None),
+            "node n2 is 5.0% faster than n1, the code is not: it is the same cubin",
         ),
         (
             OF_NODE,
