@@ -174,9 +174,9 @@ SERIES = ("k", "p", "n1")
 
 
 def known_history(session: Session, facts: Sequence[ReplayFact] = (), **won: Winner | None) -> History:
-    """A history of nights at 1, 2, ... with these best configs; None if the problem was not measured there."""
+    """A history of nights at 1, 2, ... with these best configs, the newest first; None: not measured there."""
     nights = [Night(number, 70 + number, sha * 40, number) for number, sha in enumerate(won, 1)]
-    history = History(session, None, SCOPE, nights, facts)
+    history = History(session, None, SCOPE, nights[::-1], facts)
     history._sides = {
         70 + number: {} if each is None else {("k", "p"): each} for number, each in enumerate(won.values(), 1)
     }
