@@ -418,6 +418,9 @@ def test_a_node_is_asked_whether_it_is_over_when_half_of_the_difference_is_gone(
     assert node_cause._ask_whether_it_is_over(SCOPE, here.point, [], {}, {}, {"another pair": 0.05}) is None
 
 
+CUBINS = ("cubin 1", "cubin 2")
+
+
 class Fleet:
     """One kernel that two nodes measured, each once, and workers for both of their GPUs."""
 
@@ -425,8 +428,9 @@ class Fleet:
         self.session, self.runs = opened, []
         for number in (1, 2):
             planned = one_commit.submit(opened, key=f"night {number}", sha=f"{number}" * 40, position=number)
-            fact_writes.add_compilations(opened, [one_commit.compiled(code) for code in planned.code_keys])
-            compiler = one_commit.COMPILER
+            compiler = f"compiler {number}"
+            rows = [one_commit.compiled(code, compiler=compiler) for code in planned.code_keys]
+            fact_writes.add_compilations(opened, [{**row, "content_key": f"cubin {number}"} for row in rows])
             fact_writes.attach_compilations(opened, compiler=compiler, sweep_ids=[planned.sweep_id])
             self.runs.append(one_commit.measure(opened, planned, key=f"run {number}"))
             run = opened.get_one(Run, self.runs[-1])
@@ -436,7 +440,7 @@ class Fleet:
         opened.flush()
         self.scope = Scope(planned.submission_id, 2, "2" * 40, 2, "tilewatch", "b200", "sm_100", "measured")
 
-    def suspect(self, times_us: Mapping[str, float], stored: bool = True) -> list[tuple[str, float]]:
+    def suspect(self, times_us: Mapping[str, float], *stored: str) -> list[tuple[str, float]]:
         """The problems that are suspected of a node, whose times on the other node were 100 us, and their moves."""
         first, second = self.runs
         before, points = {}, {}
@@ -444,7 +448,7 @@ class Fleet:
             point = Point(1, second, "gemm", problem, "n2", "toolchain", time_us, time_us, time_us, None, None)
             before["gemm", problem, "n1"] = NightBefore(first, 1, "1" * 40, 100.0)
             points["gemm", problem, "n2"] = point
-        store: Any = SimpleNamespace(outcome=lambda _: object() if stored else None)
+        store: Any = SimpleNamespace(outcome=lambda key: object() if key in (stored or CUBINS) else None)
         found = node_cause.find_suspicions(self.session, store, self.scope, before, points)
         return [(each.point.problem, round(each.moved, 6)) for each in found]
 
@@ -455,7 +459,8 @@ def test_the_largest_moves_of_a_night_are_replayed_on_two_nodes(db_session: Sess
     fleet = Fleet(db_session)
     assert fleet.suspect(times_us) == [("b", -0.1), ("d", 0.05), ("f", 0.04), ("a", 0.03)]
     assert fleet.suspect({"c": 101.5, "g": 100.0}) == []
-    assert fleet.suspect(times_us, stored=False) == []
+    for only in CUBINS:
+        assert fleet.suspect(times_us, only) == [], "both cubins are replayed on both nodes"
 
 
 @pytest.mark.parametrize("away", ["GPU-1", "GPU-2", None])
