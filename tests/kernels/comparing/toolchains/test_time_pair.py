@@ -3,13 +3,20 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.kernels.fixtures.fake_gpu import LIBRARY
+from tests.kernels.fixtures.fake_gpu.device import FakeGpu
+from tilewatch.kernels.catalog.description import describe
+from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.comparing.toolchains import time_pair
+from tilewatch.kernels.comparing.toolchains.time_pair import PROCESSES, REST_EVERY_S, REST_S, ROUNDS, WARM_UP_ROUNDS
 
 
 def test_the_difference_is_the_median_of_the_processes_ratios(
@@ -26,6 +33,86 @@ def test_the_difference_is_the_median_of_the_processes_ratios(
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "  2: base 200.00 us, head 220.00 us, head / base 1.1000, outputs 0.001 apart"
     assert lines[3] == "head takes +4.00 % (0.9000 to 1.1000)"
+
+
+def test_the_script_starts_its_processes_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands: list[list[str]] = []
+
+    def answer(command: list[str], **options: object) -> SimpleNamespace:
+        assert options == {"capture_output": True, "text": True, "check": True}
+        commands.append(command)
+        return SimpleNamespace(stdout="[100.0, 100.0, 0.0]")
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setattr(sys, "argv", ["time_pair.py"])
+    time_pair.main()
+    assert commands == [[sys.executable, time_pair.__file__, "--one"]] * PROCESSES
+    assert len(capsys.readouterr().out.splitlines()) == PROCESSES + 1
+
+
+Case = Callable[..., list[float]]
+
+
+@pytest.fixture
+def time_case(
+    tmp_path: Path, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Case:
+    """Times two cubins of a kernel on the fake GPU as one process of the script does. Each of their launches changes
+    `total` in place."""
+    loaded = load(LIBRARY)["accumulate"]
+    assert isinstance(loaded, LibraryKernel)
+    launch = describe(loaded, loaded.kernel.problems[0], {"tile_rows": 1}, "sm_90")["launch"]
+    dtypes = {each["name"]: each["dtype"] for each in launch["arguments"]}
+    symbols = {"base": "of_base", "head": "of_head"}
+    (tmp_path / "case.json").write_text(json.dumps({**launch, "dtypes": dtypes, "symbols": symbols}))
+    monkeypatch.setattr(time_pair, "HERE", tmp_path)
+    monkeypatch.setattr(time_pair, "time", SimpleNamespace(sleep=gpu.sleep))
+    monkeypatch.setattr(sys, "argv", ["time_pair.py", "--one"])
+
+    def time_one(base_us: float, head_us: float, **of_head: Any) -> list[float]:
+        monkeypatch.setattr(sys.modules["cupy"].RawModule, "_by_path", {})  # as in a fresh process
+        for side, time_us, faults in (("base", base_us, {}), ("head", head_us, of_head)):
+            cubin = {"symbol": symbols[side], "computes": "accumulate", "tile_rows": 1, "time_us": time_us, **faults}
+            (tmp_path / f"{side}.cubin").write_text(json.dumps(cubin))
+        time_pair.main()
+        found: list[float] = json.loads(capsys.readouterr().out)
+        return found
+
+    return time_one
+
+
+def test_each_side_is_timed_without_its_arrays_in_l2_in_either_order(time_case: Case, gpu: FakeGpu) -> None:
+    base_us, head_us, difference = time_case(100.0, 110.0)
+    assert (base_us, head_us, difference) == (pytest.approx(100, abs=3), pytest.approx(110, abs=3), 0.0)
+    launched = [each.name for each in gpu.launches if each.name.startswith("of_")]
+    assert launched[:2] == ["of_base", "of_head"], "compared before they are timed"
+    timed = launched[2:]
+    assert len(timed) == 2 * (WARM_UP_ROUNDS + ROUNDS)
+    assert timed == ["of_head", "of_base", "of_base", "of_head"] * (len(timed) // 4)
+
+
+def test_the_first_rounds_are_not_timed(time_case: Case, gpu: FakeGpu) -> None:
+    """A GPU that was at rest has low clocks at first. Here it has them for half of the rounds that count too."""
+    slow = 2 * (1 + WARM_UP_ROUNDS + ROUNDS // 2)
+    gpu.drift = lambda number: 3.0 if number < slow else 1.0
+    base_us, head_us, _ = time_case(100.0, 100.0)
+    assert (base_us, head_us) == (pytest.approx(200, abs=3), pytest.approx(200, abs=3))
+
+
+def test_a_gpu_rests_before_its_power_cap_lowers_clocks(time_case: Case, gpu: FakeGpu) -> None:
+    gpu.power_cap = True
+    base_us, head_us, _ = time_case(1000.0, 1000.0)
+    assert (base_us, head_us) == (pytest.approx(1000, rel=0.01), pytest.approx(1000, rel=0.01))
+    worked_s = 2 * (WARM_UP_ROUNDS + ROUNDS) * 0.001
+    assert set(gpu.slept_s) == {REST_S}
+    assert worked_s / (REST_EVERY_S + 0.003) <= len(gpu.slept_s) <= worked_s / REST_EVERY_S
+
+
+def test_an_output_that_differs_is_seen_though_the_kernel_changes_it_in_place(time_case: Case) -> None:
+    assert time_case(100.0, 100.0)[2] == 0.0
+    assert time_case(100.0, 100.0, fault="off", off_by=1000.0)[2] > 10
 
 
 class NumpyAsCupy:
