@@ -10,13 +10,12 @@ from tilewatch.kernels.contract import Config, ShortList
 from tilewatch.kernels.library_errors import LibraryError
 
 FILE = "short_lists.json"
-MOST_BYTES = 16 << 20
 
 
 def read_short_lists(library: Path) -> dict[str, dict[str, ShortList]]:
     """Maps each kernel, and then each architecture, to a short list. Raises LibraryError if the file is wrong."""
     try:
-        stored = json.loads(read_given_text(library / FILE, MOST_BYTES))
+        stored = json.loads(read_given_text(library / FILE))
         found: dict[str, dict[str, ShortList]] = {}
         for entry in stored:
             for kernel in entry["kernels"]:

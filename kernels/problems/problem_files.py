@@ -9,8 +9,8 @@ from tilewatch.given_files import BadFile, NoFile, read_given_text
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.problems.outside_files import POINTER, POINTER_ADVICE
 
-MOST_BYTES, MOST_LINES, MOST_FILES = 16 << 20, 100_000, 1_000
-"""Most bytes and lines of a file, and most files that are read. 100,000 lines take 3 s (2 cores, 2026-11-28)."""
+MOST_LINES, MOST_FILES = 100_000, 1_000
+"""Most lines of a file, and most files that are read. 100,000 lines take 3 s (2 cores, 2026-11-28)."""
 
 
 def list_files(pattern: str, folder: Path) -> list[Path]:
@@ -41,7 +41,7 @@ def read_lines(file: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _read(file: Path, name: str) -> str:
     try:
-        text = read_given_text(file, MOST_BYTES)
+        text = read_given_text(file)
     except NoFile:
         raise BadProblem(f"{name}: there is no such file at this commit") from None
     except BadFile as error:

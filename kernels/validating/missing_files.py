@@ -8,9 +8,6 @@ from tilewatch.given_files import BadFile, read_given_text
 from tilewatch.kernels.problems import outside_files
 from tilewatch.kernels.validating.mistake import Mistake
 
-MOST_BYTES = 1 << 24
-"""Most bytes of a Python file that is read."""
-
 
 def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]:
     """Yields a mistake for each import from a submodule, and for each Git LFS pointer in the folder."""
@@ -24,7 +21,7 @@ def find_outside_files(library: Path, files: Sequence[str]) -> Iterator[Mistake]
 
 def _find_imports(path: Path, submodules: Sequence[str]) -> Iterator[Mistake]:
     try:
-        tree = ast.parse(read_given_text(path, MOST_BYTES))
+        tree = ast.parse(read_given_text(path))
     except (BadFile, SyntaxError, ValueError):  # reported where the file is loaded
         return
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))

@@ -12,6 +12,8 @@ from typing import Any
 
 from tilewatch.errors import ExpectedError
 
+MOST_BYTES = 16 << 20
+"""Most bytes of a file, unless its reader has another limit. security.md names it."""
 MOST_TOML_BYTES, MOST_KEY_PARTS = 1 << 18, 32
 _STRING_OR_COMMENT = (
     r'''"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}|\'{3}(?:[^\']|\'(?!\'\'))*+\'{0,5}'''
@@ -46,7 +48,7 @@ def open_given(path: Path) -> BufferedReader:
     return opened
 
 
-def read_given(path: Path, most_bytes: int) -> bytes:
+def read_given(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """Returns the content of a file. Raises BadFile if it is too large or cannot be read."""
     with open_given(path) as file:
         try:
@@ -71,7 +73,7 @@ def write_given(path: Path, text: str) -> None:
         raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
 
 
-def read_given_text(path: Path, most_bytes: int) -> str:
+def read_given_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
     """Returns the text of a UTF-8 file. Raises BadFile if it is too large or not UTF-8."""
     try:
         return read_given(path, most_bytes).decode()

@@ -18,7 +18,6 @@ from tilewatch.kernels import child
 from tilewatch.kernels.children import child_process
 from tilewatch.kernels.contract import MOST_CONFIGS
 from tilewatch.kernels.gpu import rounds
-from tilewatch.kernels.problems import problem_files
 from tilewatch.worker.cli.main import cli
 from tilewatch.worker.git import checkouts
 from tilewatch.worker.settings import Settings
@@ -142,7 +141,7 @@ def test_the_numbers_on_the_page_about_security_are_those_of_the_code() -> None:
         f"more than {checkouts.MOST_FILES:,} files or {checkouts.MOST_BYTES >> 30} GiB is not checked out",
         f"An answer may have {child_process.ANSWER_BYTES >> 20} MiB, a file {child.FILE_BYTES >> 20} MiB, "
         f"a folder {child_process.FOLDER_BYTES >> 30} GiB, a search space {MOST_CONFIGS:,} configs, "
-        f"a file of problems {problem_files.MOST_BYTES >> 20} MiB",
+        f"a file of problems {given_files.MOST_BYTES >> 20} MiB",
         f"Git's objects, up to {given_files.MOST_TOML_BYTES >> 10} KiB",
         f"runs {sum(map(len, found))} probes",
         f"up to {len(probes.list_files(given))} of files are answered",

@@ -18,8 +18,6 @@ from tilewatch.kernels.toolchains.versions import read_compilers
 
 VERSION = 3
 SAVE_EVERY_S = 5.0
-MOST_BYTES = 16 << 20
-"""Largest report that is read, in bytes. A report of the whole library on one GPU has 0.4 MB."""
 MADE_AT = "%Y-%m-%d %H:%M UTC"
 
 PairKey = tuple[str, str, str, str]
@@ -135,7 +133,7 @@ class ReportFile:
 def read_report(path: Path) -> ToolchainReport:
     """Returns the report in a file. Raises BadReport if the file is not a report."""
     try:
-        return read_rows(json.loads(read_given(path, MOST_BYTES)))
+        return read_rows(json.loads(read_given(path)))
     except BadFile as error:
         raise BadReport(str(error)) from None
     except (AttributeError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:

@@ -10,7 +10,7 @@ from tests.peak_memory import read_peak_mib, reset_peak
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.problems.definitions import read_definitions, read_workloads
 from tilewatch.kernels.problems.patterns import MOST_PROBLEMS, read_pattern
-from tilewatch.kernels.problems.problem_files import MOST_BYTES, MOST_FILES, MOST_LINES, list_files
+from tilewatch.kernels.problems.problem_files import MOST_FILES, MOST_LINES, list_files
 from tilewatch.kernels.problems.reading import read_problems
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 12345\n"
@@ -37,7 +37,7 @@ UNREADABLE: dict[str, tuple[Make, str]] = {
     "a link to itself": (lambda file: file.symlink_to(file.name), "cannot be read: Too many levels of symbolic links"),
     "a link to nothing": (lambda file: file.symlink_to("nothing"), "there is no such file at this commit"),
     "a folder": (Path.mkdir, "is a folder"),
-    "3 GB of nothing": (make_hole, f"has more than {MOST_BYTES >> 20} MiB"),
+    "3 GB of nothing": (make_hole, "has more than 16 MiB"),
     "no text": (text(b'{"m": 1}\n\xff\n'), "not text in UTF-8: invalid start byte at byte 9"),
     "a pointer": (text(POINTER), "it is a pointer of Git LFS and not the file"),
     "brackets": (text('{"m": ' + 100_000 * "["), "not JSON that can be read: "),
