@@ -31,8 +31,9 @@ def make_rungs(root: Path, place: Workplace, report: ToolchainReport, head: Tool
 
 def _make_rung(root: Path, base: ComparedSide, end: ComparedSide, rung: ToolchainName) -> ComparedSide:
     swapped = {package for each in rung.swapped for package in DEPENDENCIES[each]}
-    if CODE.keys() >= set(rung.swapped):
-        return ComparedSide(rung.name, mix(root, rung.name, base.toolchain, end.toolchain, NEEDED, swapped))
+    if set(rung.swapped).issubset(CODE):
+        toolchain = mix(root, rung.name, base.toolchain, end.toolchain, NEEDED, swapped)
+        return ComparedSide(rung.name, toolchain, base.environment)
     of_base, of_head = (side.environment or Toolchain(INSTALLED, None) for side in (base, end))
     grouped = {package for packages in DEPENDENCIES.values() for package in packages}
     if "torch" in rung.swapped:  # what else the environment has is there for torch

@@ -27,7 +27,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
 from tilewatch.kernels.comparing.toolchains.retuning import DRAWN, REACH, RetunedSpace, choose_space
-from tilewatch.kernels.comparing.toolchains.rungs import make_rungs, name_rungs
+from tilewatch.kernels.comparing.toolchains.rungs import name_rungs
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.comparing.toolchains.time_sides import FROZEN_SHARE, ToolchainTimer
 from tilewatch.kernels.comparing.toolchains.writing import (
@@ -40,7 +40,7 @@ from tilewatch.kernels.comparing.toolchains.writing import (
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.measuring.pair_bench import Launched, LaunchResult, PairWork
 from tilewatch.kernels.results import Params, Plan, PlannedTrial, StaticFacts
-from tilewatch.kernels.toolchains.toolchain import INSTALLED, Package, Toolchain
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 TIMES_US = {"cubin of A": 100.0, "same speed": 100.0, "slow": 103.0, "retuned": 100.0}
@@ -211,26 +211,6 @@ def test_the_code_of_the_base_is_timed_once_for_all_heads_if_one_of_them_names_a
     replace(make_half(report, tmp_path, bench), on_progress=said.append).time_rungs(lambda: False)
     assert set(bench.labels) == {name_driver(THIS_GPU.driver)}
     assert said[-1] == "driver: 0 of 1 operators and problems are open"
-
-
-def test_a_rung_has_the_packages_of_the_base_but_for_what_it_swaps(tmp_path: Path) -> None:
-    packages, sides = ("cuda-tile", "nvidia-nvvm"), []
-    for name in ("1", "2"):
-        for package in packages:
-            info = tmp_path / name / f"{package.replace('-', '_')}-{name}.dist-info"
-            info.mkdir(parents=True)
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {name}\n")
-        made = tuple(Package(package, name, None) for package in packages)
-        sides.append(ComparedSide(name, Toolchain(name, tmp_path / name, made)))
-    report = make_report()
-    report.sides = tuple(ToolchainName(each.name, packages=dict.fromkeys(packages, each.name)) for each in sides)
-    place = Workplace(Path("library"), tuple(sides), tmp_path, 1, 15.0)
-    rungs = make_rungs(tmp_path / "rungs", place, report, report.heads[0])
-    versions = {each.name: {of.package: of.version for of in each.toolchain.packages} for each in rungs}
-    assert versions == {
-        "2~compiler": {"cuda-tile": "1", "nvidia-nvvm": "2"},
-        "2~cuda-tile": {"cuda-tile": "2", "nvidia-nvvm": "1"},
-    }
 
 
 def test_rungs_that_do_not_compile_cost_no_other_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
