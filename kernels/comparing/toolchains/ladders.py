@@ -78,7 +78,7 @@ def _list_rungs(
     """Maps the name of each mix of base and head to the dependencies that it takes from the head."""
     whole = frozenset(name for name in swapped if name in group)
     rungs = {side.name: frozenset(side.swapped) for side in report.sides if side.rung_of == head.name}
-    return {head.name: whole} | {name: rung for name, rung in rungs.items() if rung < whole}
+    return {head.name: whole} | {name: rung for name, rung in rungs.items() if rung.issubset(whole)}
 
 
 def _read_code_steps(
