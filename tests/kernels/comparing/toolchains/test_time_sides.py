@@ -14,7 +14,7 @@ from tilewatch.kernels.comparing.baseline_bench import BaselineWork
 from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_sides as module
-from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
+from tilewatch.kernels.comparing.toolchains.compile_sides import Chosen, ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.ladders import list_ladders, name_driver
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
@@ -223,6 +223,114 @@ def test_rungs_that_do_not_compile_cost_no_other_answer(tmp_path: Path, monkeypa
     rung = ComparedSide("new~compiler", Toolchain("mixed", tmp_path))
     replace(half, on_progress=said.append)._compile_rungs([rung], list(report.pairs.values()))
     assert said == ["dependencies cannot be told apart: no such compiler"]
+
+
+def test_mixes_are_compiled_beside_the_base_where_code_is_mixed_and_slower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[tuple[list[str], list[tuple[str, Sequence[Params]]]]] = []
+
+    def compile_missing(place: Workplace, _report: object, _file: object, chosen: Sequence[Chosen], _: object) -> None:
+        found = [(target.kernel, candidates.base) for target, candidates in chosen]
+        compiled.append(([each.name for each in place.sides], found))
+
+    monkeypatch.setattr(module, "compile_missing", compile_missing)
+    lost = make_pair("worse", "slow")
+    half = make_half(make_report(lost), tmp_path, MadeBench())
+    code = ComparedSide("new~compiler", Toolchain("mixed", tmp_path))
+    baselines = ComparedSide("new~torch", half.place.sides[0].toolchain, Toolchain("other", tmp_path))
+    for rungs, pairs in (([code], []), ([baselines], [lost]), ([], [lost]), ([baselines, code], [lost])):
+        half._compile_rungs(rungs, pairs)
+    assert compiled == [(["old", "new~compiler"], [("worse", (CONFIG,))])]
+
+
+@pytest.mark.parametrize(
+    ("code", "baseline", "spent", "mixed"),
+    [
+        ("slow", 1.0, False, ["new"]),
+        ("same speed", 0.9, False, ["new"]),
+        ("same speed", 1.1, False, []),
+        ("slow", 0.9, True, []),
+    ],
+)
+def test_only_a_head_with_a_loss_is_mixed_with_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, baseline: float, spent: bool, mixed: list[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(module, "make_rungs", lambda _root, _place, _report, head: asked.append(head.name) or ())
+    report = make_report(make_pair("worse", code), make_pair("even", "same speed", "even"))
+    half = make_half(report, tmp_path, MadeBench())
+    half.time_frozen(lambda: False)
+    head_us = tuple(100.0 * baseline + 0.02 * (launch % 3) for launch in range(20))
+    report.baselines["worse", "1x1", "h200", "new"] = Timing((100.0,) * 20, head_us)
+    report.baselines["worse", "1x1", "b200", "even"] = Timing((100.0,) * 20, (50.0,) * 20)
+    half.climb(lambda: spent)
+    assert asked == mixed
+    assert list(half.place.cubins.glob("rungs-*")) == [], "the mixes are removed"
+
+
+class Keeper:
+    """Counts the launches of a bench at each save."""
+
+    def __init__(self, bench: MadeBench) -> None:
+        self.bench, self.soon, self.surely = bench, list[int](), list[int]()
+
+    def save_soon(self) -> None:
+        self.soon.append(self.bench.launches)
+
+    def save(self) -> None:
+        self.surely.append(self.bench.launches)
+
+
+def test_a_report_is_saved_after_each_launch_and_surely_at_the_end(
+    tmp_path: Path, sweeps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is ended loses the launches of a moment, not all of them."""
+    monkeypatch.setattr(module, "SAY_EVERY", 10)
+    bench, said = MadeBench(), list[str]()
+    report = make_report(make_pair("even", "same speed"), make_pair("worse", "slow"))
+    keeper = Keeper(bench)
+    half = replace(make_half(report, tmp_path, bench), file=keeper, on_progress=said.append)
+    half.time_frozen(lambda: False)
+    launches = bench.launches
+    assert keeper.soon == list(range(1, launches + 1))
+    assert keeper.surely == [launches]
+    assert len(said) == 2 + launches // 10 > 3
+    assert (said[0], said[-1]) == (
+        "frozen: 2 of 2 operators and problems are open",
+        "frozen: 0 of 2 operators and problems are open",
+    )
+    half.retune(dict, lambda: False)
+    assert sweeps == ["worse"]
+    assert keeper.soon[launches] == launches, "the sweep is kept before its winner is timed"
+    assert "worse 1x1: swept 8 configs with new" in said
+
+
+@pytest.mark.parametrize(
+    ("winner", "timed"), [({"config": OTHER}, ["new"]), ({"config": CONFIG}, []), (None, []), ("unswept", [])]
+)
+def test_only_a_winner_of_another_config_is_timed_after_a_sweep(
+    tmp_path: Path, winner: dict[str, Params] | str | None, timed: list[str]
+) -> None:
+    report = make_report(make_pair("worse", "slow"))
+    bench = MadeBench()
+    half = make_half(report, tmp_path, bench)
+    half.time_frozen(lambda: False)
+    bench.labels.clear()
+    if winner != "unswept":
+        side = replace(report.pairs["worse", "1x1", "sm_90", "new"].head[0], cubin="retuned", **(winner or {}))  # type: ignore[arg-type]
+        report.retunings["worse", "1x1", "h200", "new"] = Retuning(9, 8, side if winner else None)
+    half.retune(dict, lambda: winner == "unswept")
+    assert list(dict.fromkeys(bench.labels)) == timed
+    assert len(report.retuned) == len(timed)
+
+
+def test_a_head_that_does_not_compile_is_not_launched(tmp_path: Path) -> None:
+    broken = make_pair("broken", "slow")
+    broken = replace(broken, head=(CompiledSide(CONFIG, "error", 1.0, 1.0, "no such instruction"),))
+    report = make_report(broken, make_pair("even", "same speed"))
+    make_half(report, tmp_path, MadeBench()).time_frozen(lambda: False)
+    assert [key[0] for key in report.frozen] == ["even"]
 
 
 def test_a_failure_that_may_have_passed_is_tried_again_by_a_later_run(tmp_path: Path) -> None:
