@@ -231,6 +231,26 @@ def test_a_share_names_its_interval_and_what_the_order_of_swapping_changes(
     assert (ladder["kernel"], ladder["blamed"]) == ("even", ["compiler"])
 
 
+def test_each_table_has_its_heading_and_its_columns(timed: ToolchainReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = OperatorLadder("even", "1x1", "h200", "newer", Ladder(2.6, (LossShare("compiler", 2.6, 2.5, 2.7, None),)))
+    monkeypatch.setattr(writing, "list_ladders", lambda _: (found,))
+    timed.sides = (*timed.sides, ToolchainName("newest"))
+    add(timed, "even", OLD, OLD, "newest")
+    lines = write_markdown(timed).splitlines()
+    tables = {line: lines[at + 2 : at + 5] for at, line in enumerate(lines) if line.startswith("## ")}
+    assert {heading: rows[0] for heading, rows in tables.items()} == {
+        "## NVIDIA H200": "| kernel | problem | newer | newest | moved |",
+        "## What took it": "| kernel | problem | version | loss | shares |",
+        "## By kernel": "| kernel | newer | newest | take |",
+        "## What the compilers make of it": "| architecture | what moved |",
+    }
+    for columns, rule, row in tables.values():
+        assert rule == "|" + "---|" * (columns.count("|") - 1)
+        assert row.count("|") == columns.count("|")
+    assert lines[:2] == ["# installed → newer, newest", ""]
+    assert lines[2] == f"**{write_answer(timed)}**"
+
+
 def test_pins_are_the_packages_of_what_is_taken_without_its_driver(timed: ToolchainReport) -> None:
     packages = {"nvidia-nvvm": "13.5", "driver": "580.65", "cuda-tile": "2"}
     base, head = timed.sides
