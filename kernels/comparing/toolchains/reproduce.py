@@ -30,7 +30,7 @@ from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 SCRIPT = Path(__file__).with_name("time_pair.py")
 
-ADDRESS = re.compile(r"/\*[0-9a-f]+\*/")
+ADDRESS = re.compile(r"/\*[0-9a-f]+\*/|/\* 0x[0-9a-f]+ \*/")
 """Matches the address and the encoding of an instruction. When one instruction is added, these change in many lines."""
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.M)
@@ -142,7 +142,7 @@ def _write_sass(out: Path) -> None:
         except (ProgramMissing, NotDisassembled):
             return
         (out / f"{side}.sass").write_text(text, encoding="utf-8")
-        texts[side] = [" ".join(ADDRESS.sub("", line).split()) for line in text.splitlines()]
+        texts[side] = [line for each in text.splitlines() if (line := " ".join(ADDRESS.sub("", each).split()))]
     if len(texts) == 2:
         lines = difflib.unified_diff(texts["base"], texts["head"], "base.sass", "head.sass", lineterm="")
         (out / "sass.diff").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,10 +1,12 @@
 """The folder of one operator's change, made from a real comparison: what is in it, and what has none."""
 
+import base64
 import json
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -12,13 +14,15 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import GIVEN, write_giving_library
 from tests.kernels.fixtures.second_toolchain import make_toolchain
 from tests.worker.fixtures import tiny_repository
-from tilewatch.kernels.catalog.description import describe
+from tilewatch.kernels.catalog.description import Description, describe
 from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.comparing.configs import ConfigSource
-from tilewatch.kernels.comparing.toolchains import time_pair
+from tilewatch.kernels.comparing.timing_order import Timing
+from tilewatch.kernels.comparing.toolchains import reproduce, time_pair
 from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted, compare_toolchains, find_installed_side
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.report_file import (
+    GpuUsed,
     ToolchainName,
     ToolchainReport,
     find_cubins,
@@ -31,7 +35,14 @@ from tilewatch.kernels.comparing.toolchains.reproduce import (
     list_moved_instructions,
     write_case,
 )
+from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
+from tilewatch.kernels.compiling.compile_children import BuildError
+from tilewatch.kernels.compiling.disassembly import NotDisassembled
+from tilewatch.kernels.compiling.programs import ProgramMissing
+from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.contract import Array
+from tilewatch.kernels.results import StaticFacts
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 WITHOUT_LEVEL = 'for each; do shift; case "$each" in -O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 
@@ -196,3 +207,225 @@ def test_the_instructions_whose_numbers_moved_most_come_first() -> None:
 def test_an_operator_that_the_report_lacks_is_a_sentence(case: ReproducedCase) -> None:
     with pytest.raises(NothingToReproduce, match="the report has no double 2048 for sm_90"):
         find_pair(case.report, "double", "2048", "sm_90")
+
+
+FACTS = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
+SASS = """
+        /*00b0*/                   FADD R4, R3, R4 ;                             /* 0x0000000403047220 */
+                                                                                 /* 0x000fe40000400000 */
+        /*00c0*/                   EXIT ;                                        /* 0x000000000000794d */
+                                                                                 /* 0x000fea0003800000 */
+"""
+LAUNCHES = [{"bytecode": base64.b64encode(name.encode()).decode(), "opt_level": 2} for name in ("first", "second")]
+
+
+class MadeCompiler:
+    """Traces launches that a test gives, or fails as a compiler can."""
+
+    answer: Mapping[str, Any] | Exception
+
+    def __init__(self, store_url: str, *, toolchain: Toolchain) -> None:
+        self._asked = f"{Path(store_url).name} of {toolchain.name}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def trace(self, *asked: object, code_key: str) -> Mapping[str, Any]:
+        assert self._asked == "recorded of installed"
+        assert asked[1:] == ("double", "1024", {"tile": 64}, "sm_90")
+        assert code_key in ("base-double", "head-double")
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+MakeCase = Callable[..., str]
+
+
+@pytest.fixture
+def write_made_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeCase:
+    """Writes the folder of an operator that no compiler saw, and returns its README."""
+    library = tmp_path / "library"
+    (library / "__pycache__").mkdir(parents=True)
+    (library / "double.py").write_text("# a kernel")
+    store = CubinStore(folder(tmp_path / "cubins" / "changed"))
+    store.put("old", {}, b"cubin of base")
+    store.put("new", {}, b"cubin of head")
+    installed = Toolchain(INSTALLED, None)
+    monkeypatch.setattr(reproduce, "Compiler", MadeCompiler)
+    monkeypatch.setattr(MadeCompiler, "answer", {"launches": LAUNCHES[:1]}, raising=False)
+
+    def write(
+        *,
+        answer: Mapping[str, Any] | Exception | None = None,
+        sass: Callable[[bytes], str] = lambda cubin: SASS.replace("FADD", "FMUL") if b"head" in cubin else SASS,
+        head: Mapping[str, Any] | None = None,
+        described: Mapping[str, Any] | None = None,
+        toolchains: tuple[Toolchain | None, Toolchain | None] = (installed, installed),
+        timings: Mapping[str, Mapping[tuple[str, str, str, str], Any]] | None = None,
+        gpus: Mapping[str, GpuUsed] | None = None,
+    ) -> str:
+        base = CompiledSide({"tile": 64}, "ok", 1.0, 2.5, None, "old", "double_base", "old", FACTS)
+        changed = replace(base, code_sha256="new", cubin="new", symbol="double_head")
+        of_head = replace(changed, **{"facts": replace(FACTS, registers=168), **(head or {})})
+        pair = ToolchainPair("double", "1024", "sm_90", "shipped", (base,), (of_head,), "newer")
+        others = (replace(pair, problem="2048"), replace(pair, head_name="newest"))
+        names = (ToolchainName("installed", "tile 1"), ToolchainName("newer", "tile 2"), ToolchainName("newest"))
+        report = ToolchainReport(names, "2026-11-28 07:00 UTC", gpus=dict(gpus or {}), **(timings or {}))
+        report.pairs = {each.key: each for each in (pair, *others)}
+        launch = {"grid": [1, 1, 1], "arguments": [{"name": "x", "shape": [1024], "dtype": "float32"}]}
+        of = {"kernel": "double", "problem": "1024", "arch": "sm_90", "file": "double.py", "source": "", "entry": "run"}
+        made = Description(
+            **of,
+            config={"tile": 64},
+            sizes={},
+            arrays=(),
+            constants={},
+            element_bytes=4,
+            grid_follows_gpu=False,
+            launch=launch,
+        )
+        monkeypatch.setattr(reproduce.catalog, "describe", lambda *_, **__: replace(made, **(described or {})))
+        monkeypatch.setattr(reproduce, "list_encoded_sass", sass)
+        if answer is not None:
+            monkeypatch.setattr(MadeCompiler, "answer", answer)
+        case = ReproducedCase(report, pair, library, tmp_path / "cubins", toolchains)
+        assert write_case(case, tmp_path / "case") == tuple(sorted(each.name for each in (tmp_path / "case").iterdir()))
+        return (tmp_path / "case" / "README.md").read_text()
+
+    return write
+
+
+def list_names(root: Path) -> set[str]:
+    return {each.name for each in (root / "case").iterdir()}
+
+
+def test_a_readme_has_both_sides_what_moved_and_the_command_of_each(write_made_case: MakeCase, tmp_path: Path) -> None:
+    lines = write_made_case().splitlines()
+    sides = "bytes of spills, 1024 bytes of shared memory, 4096 bytes of code"
+    wanted = [
+        "# double 1024 on sm_90",
+        "- base: tile 1",
+        "- head: tile 2",
+        "The kernel is `run` in `library/double.py`.",
+        "Config: `tile=64`.",
+        f"- base: compiled in 2.5 CPU seconds; 128 registers, 0 {sides}",
+        f"- head: compiled in 2.5 CPU seconds; 168 registers, 0 {sides}",
+        "Moved: registers 128 -> 168.",
+        "`python time_pair.py` times both cubins in fresh processes; it needs CuPy and a GPU of sm_90.",
+        "tileiras base.bytecode -o base.again.cubin --gpu-name sm_90 -O2 --lineinfo",
+        "tileiras head.bytecode -o head.again.cubin --gpu-name sm_90 -O2 --lineinfo",
+        "`sass.diff` compares the instructions without their addresses. What moved most: FADD 1 -> 0, FMUL 0 -> 1.",
+    ]
+    assert [line for line in lines if line in wanted] == wanted
+    out = tmp_path / "case"
+    assert (out / "base.bytecode").read_bytes() == (out / "head.bytecode").read_bytes() == b"first"
+    assert (out / "base.cubin").read_bytes() == b"cubin of base"
+    assert (out / "head.cubin").read_bytes() == b"cubin of head"
+    assert (out / "base.sass").read_text() == SASS
+    difference = (out / "sass.diff").read_text().splitlines()
+    assert difference[:2] == ["--- base.sass", "+++ head.sass"]
+    assert difference[3:] == ["-FADD R4, R3, R4 ;", "+FMUL R4, R3, R4 ;", " EXIT ;"]
+    assert [each.name for each in (out / "library").iterdir()] == ["double.py"]
+    described = json.loads((out / "case.json").read_text())
+    assert (described["dtypes"], described["symbols"]) == (
+        {"x": "float32"},
+        {"base": "double_base", "head": "double_head"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "described", "has_script"),
+    [
+        ({}, {}, True),
+        ({"cubin": None, "status": "error", "failure": "no such instruction", "facts": None}, {}, False),
+        ({}, {"launch": {}}, False),
+    ],
+)
+def test_a_case_has_a_script_if_both_cubins_are_there_and_the_library_launches_them(
+    write_made_case: MakeCase, tmp_path: Path, head: dict[str, Any], described: dict[str, Any], has_script: bool
+) -> None:
+    readme = write_made_case(head=head, described=described)
+    assert [name in list_names(tmp_path) for name in ("time_pair.py", "case.json")] == [has_script] * 2
+    assert ("There is no timing script: " in readme) is not has_script
+    assert ("head.cubin" in list_names(tmp_path)) == (not head)
+    if head:
+        assert "- head: error: no such instruction\n" in readme
+        assert "Moved: does not compile: no such instruction." in readme
+        assert {"base.sass", "head.sass", "sass.diff"} & list_names(tmp_path) == {"base.sass"}
+        assert reproduce.NO_SASS in readme
+
+
+@pytest.mark.parametrize("error", [BuildError("no such compiler"), StoreError("no room")])
+def test_a_side_that_cannot_be_traced_has_the_reason_in_place_of_its_command(
+    write_made_case: MakeCase, tmp_path: Path, error: Exception
+) -> None:
+    readme = write_made_case(answer=error, toolchains=(None, Toolchain(INSTALLED, None)))
+    start = readme.index("```\n") + 4
+    assert readme[start : readme.index("```", start)].splitlines() == [
+        "# the base toolchain was not installed where this was written",
+        f"# the head makes no bytecode: {error}",
+    ]
+    assert not {"base.bytecode", "head.bytecode"} & list_names(tmp_path)
+
+
+def test_several_launches_have_a_file_and_a_command_each(write_made_case: MakeCase, tmp_path: Path) -> None:
+    readme = write_made_case(answer={"launches": LAUNCHES}, toolchains=(Toolchain(INSTALLED, None), None))
+    commands = [line for line in readme.splitlines() if line.startswith("tileiras ")]
+    assert [command.split(" --")[0] for command in commands] == [
+        "tileiras base-0.bytecode -o base-0.again.cubin",
+        "tileiras base-1.bytecode -o base-1.again.cubin",
+    ]
+    assert (tmp_path / "case" / "base-1.bytecode").read_bytes() == b"second"
+
+
+@pytest.mark.parametrize("error", [ProgramMissing("no nvdisasm"), NotDisassembled("another release")])
+def test_a_case_without_a_disassembler_says_so(write_made_case: MakeCase, tmp_path: Path, error: Exception) -> None:
+    def fail(_: bytes) -> str:
+        raise error
+
+    assert reproduce.NO_SASS in write_made_case(sass=fail)
+    assert not [name for name in list_names(tmp_path) if "sass" in name]
+
+
+def test_sass_that_differs_only_in_addresses_moved_nothing(write_made_case: MakeCase, tmp_path: Path) -> None:
+    moved = SASS.replace("00c0", "00d0").replace("0x000fe4", "0x000fe5")
+    readme = write_made_case(sass=lambda cubin: moved if b"head" in cubin else SASS)
+    assert "What moved most: no number of any kind." in readme
+    assert (tmp_path / "case" / "sass.diff").read_text() == "\n"
+
+
+def test_only_the_operator_s_own_launches_and_verdicts_are_in_its_case(
+    write_made_case: MakeCase, tmp_path: Path
+) -> None:
+    keys = [
+        ("double", "1024", "h200", "newer"),
+        ("double", "2048", "h200", "newer"),
+        ("double", "1024", "h200", "newest"),
+        ("single", "1024", "h200", "newer"),
+    ]
+    timings = {key: Timing((100.0,), (float(number),)) for number, key in enumerate(keys, start=1)}
+    retunings = {key: Retuning(number, 0) for number, key in enumerate(keys, start=1)}
+    known = {"frozen": timings, "retuned": timings, "retunings": retunings}
+    gpus = {"h200": GpuUsed("h200", "NVIDIA H200", "580.1")}
+    readme = write_made_case(timings=known, gpus=gpus, described={"grid_follows_gpu": True})
+    verdicts = [line for line in readme.splitlines() if line.startswith(("- h200", "- sm_90"))]
+    assert verdicts == ["- h200: unknown: too few launches to say anything: 1"]
+    assert "a GPU of sm_90. The grid depends on the GPU's multiprocessors.\n" in readme
+    numbers = json.loads((tmp_path / "case" / "numbers.json").read_text())
+    for name in ("frozen", "retuned"):
+        assert [each["head_us"] for each in numbers[name]] == [[1.0]]
+    assert [each["tried"] for each in numbers["retunings"]] == [1]
+    assert (numbers["base"]["name"], numbers["head"]["name"]) == ("installed", "newer")
+    assert [each["name"] for each in numbers["gpus"]] == ["NVIDIA H200"]
+    assert numbers["operator"]["problem"] == "1024"
+
+
+def test_a_case_that_was_not_timed_has_the_verdict_of_its_architecture(write_made_case: MakeCase) -> None:
+    readme = write_made_case()
+    verdicts = [line for line in readme.splitlines() if line.startswith(("- h200", "- sm_90"))]
+    assert verdicts == ["- sm_90: unknown: other machine code, not timed"]
+    assert "The grid depends" not in readme
