@@ -401,6 +401,29 @@ def test_the_sentence_names_the_element_by_both_measures(index: tuple[int, int])
 
 
 @pytest.mark.usefixtures("result_error")
+@pytest.mark.parametrize("large", [0, 1])
+def test_the_sentence_names_the_worst_element_by_the_measure_that_refuses(large: int) -> None:
+    """One stretch of 4,096 elements has the largest error, another one the largest mean error. In the first, another
+    element is off by more of its own value; in the second, another one by more of the largest value."""
+    expected = normal(2, 4096)
+    by_mean = 1 - large
+    expected[large, [10, 20]] = 4.0, 0.01
+    expected[by_mean, [30, 40]] = 4.0, 1e-4
+    values = expected.copy()
+    values[large, [10, 20]] += 3, 2
+    values[by_mean] += 0.2
+    failure = judge(values, expected, tolerance=0.25).failure
+    assert f"element [{large}, 10] is 7 in place of 4;" in (failure or "")
+    values[large, [10, 20]] = expected[large, [10, 20]] + [0.6, 0]
+    values[by_mean, [30, 40]] += 0.3, 0.0
+    error = judge(values, expected, tolerance=0.25)
+    assert error.largest < 0.25
+    place = np.abs(expected[by_mean]).argmin()
+    assert f"element [{by_mean}, {place}] is " in (error.failure or "")
+    assert "at most 0.25 and 0.125 are accepted" in (error.failure or "")
+
+
+@pytest.mark.usefixtures("result_error")
 def test_a_stretch_of_a_few_numbers_is_no_mean() -> None:
     """All others are NaN, as where a kernel may leave what it likes."""
     expected = np.full(4096, NAN)
