@@ -1,13 +1,16 @@
 """Sweeps with B: its configs are compiled with B, those that compile are raced, and the winner is kept for the GPU."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from tests.kernels.recording.test_recording_file import HEADER, MEASUREMENT, MODEL, RUN, SWEEP, TRIAL
 from tests.worker.fixtures import tiny_repository
+from tilewatch.kernels.comparing.toolchains import retuning
 from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
 from tilewatch.kernels.comparing.toolchains.retuning import RetunedSpace, read_recorded_times, retune_each
@@ -16,7 +19,7 @@ from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import PairBench
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Cubin, Params
+from tilewatch.kernels.results import Compiled, Cubin, Params
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 CONFIGS = ({"width": 64}, {"width": 128}, {"width": 96})
@@ -102,11 +105,71 @@ def test_times_are_those_of_the_newest_whole_sweep(
     assert list(times.values()) == newest
 
 
-def test_no_winner_and_a_failed_race_are_results(place: Workplace) -> None:
+class MadePool:
+    """Compiles as many of the configs as `compile_ok` says, under the settings that a test expects."""
+
+    compile_ok = 2
+    closed = 0
+
+    def __init__(self, store_url: str, *, jobs: int, limit_s: float, toolchain: Toolchain) -> None:
+        assert (jobs, limit_s, toolchain.name) == (2, 15.0, INSTALLED)
+        assert store_url.endswith("/compiled/installed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        MadePool.closed += 1
+
+    def start_all(self, works: Sequence[object]) -> list[Future[Compiled]]:
+        ok = Compiled("ok", "tile 2", "sm_90", 1.0, 1.0, False, None, "kept", "code", "double")
+        failed = replace(ok, status="error", failure="no", content_key=None, symbol=None)
+        started: list[Future[Compiled]] = [Future() for _ in works]
+        for number, each in enumerate(started):
+            each.set_result(ok if number < self.compile_ok else failed)
+        return started
+
+
+@pytest.fixture
+def made_place(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+    monkeypatch.setattr(retuning, "CompilerPool", MadePool)
+    monkeypatch.setattr(MadePool, "closed", 0)
+    CubinStore(place.find_store(INSTALLED)).put("kept", {}, b"a cubin")
+    return place
+
+
+@pytest.mark.parametrize(("compile_ok", "raced"), [(0, []), (1, [1]), (3, [3])])
+def test_only_what_compiles_is_raced(
+    made_place: Workplace, monkeypatch: pytest.MonkeyPatch, compile_ok: int, raced: list[int]
+) -> None:
+    monkeypatch.setattr(MadePool, "compile_ok", compile_ok)
+    counts: list[int] = []
+
+    def race(_: str, cubins: Sequence[Cubin]) -> tuple[Params, ...]:
+        counts.append(len(cubins))
+        return (CONFIGS[0],)
+
+    (found,) = retune(made_place, race)
+    assert counts == raced
+    assert (found.tried, found.compiled, found.winner) == (3, compile_ok, CONFIGS[0] if raced else None)
+    assert (found.space, found.drawn, found.tie) == (7, 1, (CONFIGS[0],) if raced else ())
+
+
+def test_a_sweep_ends_when_the_time_is_spent(made_place: Workplace) -> None:
+    of_a = (CompiledSide(CONFIGS[0], "ok", 1.0, 1.0),)
+    pair, raced = ToolchainPair("double", "1024", "sm_90", "shipped", of_a, of_a, "new"), list[str]()
+    works = [(replace(pair, problem=each), RetunedSpace(CONFIGS, 1, 7)) for each in ("1024", "2048", "4096")]
+    bench = RacingBench(lambda kernel, _: raced.append(kernel) or (CONFIGS[0],))
+    assert len(list(retune_each(made_place, works, bench, lambda: len(raced) == 2))) == 2
+    assert len(raced) == 2
+    assert MadePool.closed == 1
+
+
+def test_no_winner_and_a_failed_race_are_results(made_place: Workplace) -> None:
     def fail(*_: object) -> tuple[Params, ...]:
         raise MeasureFailed("the GPU process stopped")
 
-    (none,) = retune(place, lambda *_: ())
-    (failed,) = retune(place, fail)
+    (none,) = retune(made_place, lambda *_: ())
+    (failed,) = retune(made_place, fail)
     assert (none.side, none.failure) == (None, None)
     assert (failed.side, failed.failure) == (None, "the GPU process stopped")
