@@ -54,6 +54,15 @@ def test_a_rung_that_does_not_run_leaves_one_order_and_two_merge_both() -> None:
     assert (merged.dependency, merged.points) == ("compiler and cuda-tile", pytest.approx(4))
 
 
+@pytest.mark.parametrize("known", [COMPILER, TILE])
+def test_one_rung_of_two_tells_the_dependencies_apart(known: frozenset[str]) -> None:
+    found = {known: grow(1), COMPILER | TILE: grow(4)}
+    own, steps = merge_unmeasured(("compiler", "cuda-tile"), found)
+    assert (own, steps) == (("compiler", "cuda-tile"), found)
+    points = {share.dependency: share.points for share in split_loss([own], steps).shares}
+    assert [points[name] for name in (*known, *{*own} - known)] == pytest.approx([1, 3])
+
+
 def test_intervals_grow_with_each_rung_and_only_a_sure_share_is_blamed() -> None:
     alone = split_loss([("compiler",)], {COMPILER: grow(2, 0.004)}).shares[0]
     assert (alone.points - alone.low, alone.high - alone.points) == pytest.approx((0.41, 0.41), abs=0.01)

@@ -157,6 +157,14 @@ def test_values_of_a_narrow_type_are_normal_ones_rounded_to_it(monkeypatch: pyte
     assert normal.mean() > 0.9
 
 
+def test_an_output_is_zero_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
+    for dtype in ("float32", "bfloat16", "float8_e4m3fn", "int32"):
+        argument = {"shape": [2, 3], "dtype": dtype, "values": None, "output": True, "fill": "normal"}
+        made = time_pair._make_array(argument)
+        assert (made.shape, made.dtype, made.any()) == ((2, 3), time_pair.RAW.get(dtype, dtype), False)
+
+
 def test_an_argument_is_its_pointer_its_shape_and_its_strides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
     array = {"name": "a", "shape": [2, 3, 5], "dtype": "float32"}

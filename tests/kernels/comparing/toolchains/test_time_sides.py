@@ -249,6 +249,7 @@ def test_mixes_are_compiled_beside_the_base_where_code_is_mixed_and_slower(
     [
         ("slow", 1.0, False, ["new"]),
         ("same speed", 0.9, False, ["new"]),
+        ("code of A", 0.9, False, ["new"]),
         ("same speed", 1.1, False, []),
         ("slow", 0.9, True, []),
     ],
@@ -257,8 +258,14 @@ def test_only_a_head_with_a_loss_is_mixed_with_the_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, baseline: float, spent: bool, mixed: list[str]
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(module, "make_rungs", lambda _root, _place, _report, head: asked.append(head.name) or ())
-    report = make_report(make_pair("worse", code), make_pair("even", "same speed", "even"))
+
+    def make_rungs(root: Path, place: Workplace, of: ToolchainReport, head: ToolchainName) -> tuple[ComparedSide, ...]:
+        assert (root.is_dir(), root.is_absolute(), place, of) == (True, True, half.place, report)
+        asked.append(head.name)
+        return ()
+
+    monkeypatch.setattr(module, "make_rungs", make_rungs)
+    report = make_report(make_pair("worse", code), make_pair("even", "code of A", "even"))
     half = make_half(report, tmp_path, MadeBench())
     half.time_frozen(lambda: False)
     head_us = tuple(100.0 * baseline + 0.02 * (launch % 3) for launch in range(20))

@@ -132,6 +132,7 @@ def test_the_answer_counts_every_verdict_and_names_the_worst(timed: ToolchainRep
         "newer is not safe to take in place of installed on h200: of 9 operators and problems 2 not safe, 2 unknown, "
         "5 safe (1 identical machine code); the worst is much 1x1, slower +5.02 %"
     )
+    assert "Take " not in answer, "there is one toolchain to take or leave"
     timed.frozen.clear()
     assert "; the worst" not in write_answer(timed)
     timed.pairs.clear()
