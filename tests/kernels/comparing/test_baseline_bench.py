@@ -1,12 +1,15 @@
 """Two versions of a baseline in real child processes on a fake GPU: their times, and what does not run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, THIS_GPU, Rig, install_for_children
-from tilewatch.kernels.comparing.baseline_bench import BaselineBench, BaselineWork
-from tilewatch.kernels.measuring.pair_bench import Launched, LaunchFailed, LaunchResult
+from tilewatch.kernels.comparing import baseline_bench
+from tilewatch.kernels.comparing.baseline_bench import BLOCKS, BaselineBench, BaselineWork
+from tilewatch.kernels.measuring.pair_bench import COMPARED, Launched, LaunchFailed, LaunchResult
+from tilewatch.kernels.measuring.sweep import GpuSetup
 
 
 @pytest.fixture
@@ -44,3 +47,59 @@ def test_a_full_memory_is_not_a_final_failure(bench: BaselineBench, tmp_path: Pa
     result = launch(bench, head=tmp_path / "full")
     assert isinstance(result, LaunchFailed)
     assert not result.is_final
+
+
+FACTORS = (3.0, 0.9, 0.9, 1.1, 1.1)
+"""How long each block takes: the first one has low clocks. The median of the others is 1, that of all 1.1."""
+
+
+class MadeProcess:
+    """Times a block of rounds by the folder of packages."""
+
+    times_us: Mapping[str, float]
+    blocks: list[tuple[str, int, int]]
+    closed: list[str]
+
+    def __init__(self, setup: GpuSetup, stored: Mapping[str, str], about: Mapping[str, str]) -> None:
+        assert (dict(stored), about) == ({"copy": "copy"}, {})
+        assert setup.environment == {"CUDA_VISIBLE_DEVICES": THIS_GPU.uuid}
+        assert setup.packages is not None
+        self._name = setup.packages.name
+        self.details = {"copy": {} if self._name in self.times_us else {"missing": "no such library"}}
+
+    def time_block(self, rounds: int, seed: int) -> tuple[dict[str, list[float]], list[object]]:
+        self.blocks.append((self._name, rounds, seed))
+        factor = FACTORS[[name for name, _, _ in self.blocks].count(self._name) - 1]
+        time_us = self.times_us.get(self._name)
+        return {} if time_us is None else {"copy": [factor * time_us] * rounds}, []
+
+    def close(self) -> None:
+        self.closed.append(self._name)
+
+
+@pytest.mark.parametrize(
+    ("times_us", "failure"),
+    [
+        ({"old": 100.0, "new": 110.0}, ""),
+        ({"old": 100.0}, "copy of the head does not run: no such library"),
+        ({}, "copy of the base does not run: no such library"),
+    ],
+)
+def test_blocks_of_both_versions_alternate_and_the_first_one_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times_us: Mapping[str, float], failure: str
+) -> None:
+    for name, value in (("times_us", times_us), ("blocks", []), ("closed", [])):
+        monkeypatch.setattr(MadeProcess, name, value, raising=False)
+    monkeypatch.setattr(baseline_bench, "BaselineProcess", MadeProcess)
+    work = BaselineWork("rows", PROBLEM, "copy", tmp_path / "old", tmp_path / "new", launches=7)
+    ((_, result),) = BaselineBench(LIBRARY, THIS_GPU, "file:///store").launch_each([work])
+    if failure:
+        assert isinstance(result, LaunchFailed)
+        assert (result.failure, result.is_of_head) == (failure, "head" in failure)
+    else:
+        assert isinstance(result, Launched)
+        assert (result.base_us, result.head_us) == (pytest.approx(100), pytest.approx(110))
+    order = [name for name, _, _ in MadeProcess.blocks]
+    assert order == [*["new", "old", "old", "new"] * (BLOCKS // 2), "new", "old"]
+    assert {(rounds, seed) for _, rounds, seed in MadeProcess.blocks} == {(COMPARED.least, 7)}
+    assert sorted(MadeProcess.closed) == ["new", "old"]
