@@ -1,18 +1,26 @@
 """Which code of two sides is equal, which is broken and which is compared, without a compiler."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from tilewatch.kernels.comparing import changes as module
-from tilewatch.kernels.comparing.changes import Changed, Code, Comparison, end_if_identical, machine_codes
-from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.comparing.changes import (
+    Changed,
+    Code,
+    Comparison,
+    end_if_identical,
+    find_changed,
+    machine_codes,
+)
+from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.compiling.compiler import CodeIdentity
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
-from tilewatch.kernels.results import Compiled
+from tilewatch.kernels.results import Compiled, Params, Plan
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 
@@ -88,10 +96,11 @@ def test_lines_are_compared_where_both_preferred_configs_have_a_cubin(monkeypatc
         return {pair: f"{pair[0]} to {pair[1]} by {jobs}" for pair in wanted}
 
     monkeypatch.setattr(module, "write_code_sentences", write)
-    both, one = make_changed((compiled("a"),), (compiled("b"),)), make_changed((compiled("a"),), (compiled(None),))
-    found = module._explain(make_comparison(), [both, one])
+    both = make_changed((compiled("a"),), (compiled("b"),))
+    alone = [make_changed((compiled(base),), (compiled(head),)) for base, head in (("a", None), (None, "b"))]
+    found = module._explain(make_comparison(), [both, *alone])
     assert asked == [("key of a", "key of b")]
-    assert [each.code_sentence for each in found] == ["key of a to key of b by 1", ""]
+    assert [each.code_sentence for each in found] == ["key of a to key of b by 1", "", ""]
 
 
 def test_code_of_equal_static_facts_is_unchanged_and_of_another_config_changed() -> None:
@@ -101,3 +110,149 @@ def test_code_of_equal_static_facts_is_unchanged_and_of_another_config_changed()
     module.end_by_static_facts(comparison, [equal, other])
     assert [each.kind for each in comparison.outcomes.values()] == ["unchanged", "changed"]
     assert comparison.outcomes[other.target].moved == ("config tile_m=64 -> tile_m=128",)
+
+
+class MadePool:
+    """Compiles what `codes` has by folder, kernel and tile: a hash, or None for code that does not compile."""
+
+    store_url, jobs = "file:///store", 1
+
+    def __init__(self, codes: dict[tuple[str, str, int], str | None]) -> None:
+        self._codes = codes
+        self.identified: list[tuple[str, str, str, str, Params]] = []
+        self.compiled: list[tuple[str, str, str, str, Params]] = []
+
+    def run_all(self, works: Sequence[Callable[["MadePool"], Any]]) -> list[Any]:
+        return [work(self) for work in works]
+
+    def identify(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> CodeIdentity:
+        self.identified.append((library.name, kernel, problem, arch, config))
+        code = self._codes[library.name, kernel, config["tile_m"]]
+        return CodeIdentity(failure="off") if code == "refused" else CodeIdentity(f"key of {code}", "grid")
+
+    def compile(self, library: Path, kernel: str, problem: str, config: Params, arch: str) -> Compiled:
+        self.compiled.append((library.name, kernel, problem, arch, config))
+        found = compiled(self._codes[library.name, kernel, config["tile_m"]]).compiled
+        assert found is not None
+        return found
+
+
+def make_plan(kernel: str, arch: str, source: str) -> Plan:
+    return Plan(kernel, "1x1", arch, source, 1, (), 1, 1, (), ())
+
+
+def make_target(kernel: str, base: str | None = "old", head: str | None = "new", arch: str = "sm_90") -> Target:
+    """A kernel whose file has these texts in both versions."""
+    plans = [None if source is None else make_plan(kernel, arch, source) for source in (base, head)]
+    return Target(kernel, "1x1", arch, plans[0], plans[1])
+
+
+def start(pool: MadePool, **settings: Any) -> Comparison:
+    libraries = (Library("old", Path("old")), Library("new", Path("new")))
+    return Comparison(*libraries, **{"gpu": "", "pool": cast("CompilerPool", pool), "winners": tuple, **settings})
+
+
+def list_kinds(comparison: Comparison) -> dict[str, str]:
+    return {target.kernel: outcome.kind for target, outcome in comparison.outcomes.items()}
+
+
+SAME, OTHERS = Candidates(ConfigSource.given, (CONFIG,), (CONFIG,)), Candidates(ConfigSource.given, (CONFIG,), (OTHER,))
+
+
+def test_only_a_kernel_that_both_versions_have_in_other_files_is_compiled() -> None:
+    failing = Target("failing", "1x1", "sm_90", make_plan("failing", "sm_90", "old"), None, "new: no such table")
+    left_out = Target("left out", "on both sides", "sm_90", None, None, "no such table")
+    targets = [make_target("same", "old", "old"), make_target("added", None), make_target("removed", head=None)]
+    pool = MadePool({})
+    comparison = start(pool, winners=lambda: pytest.fail("no winner is needed"))
+    assert find_changed(comparison, [*targets, failing, left_out]) == []
+    assert pool.identified == []
+    assert list_kinds(comparison) == {
+        "same": "identical",
+        "added": "added",
+        "removed": "removed",
+        "failing": "failed",
+        "left out": "neither",
+    }
+    reasons = {target.kernel: outcome.reason for target, outcome in comparison.outcomes.items()}
+    assert (reasons["failing"], reasons["left out"], reasons["same"]) == ("new: no such table", "no such table", "")
+
+
+@pytest.fixture
+def no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "write_code_sentences", lambda _, pairs, **__: dict.fromkeys(pairs, "other lines"))
+
+
+@pytest.mark.usefixtures("no_disassembler")
+@pytest.mark.parametrize(("given", "kind"), [(SAME, "identical"), (OTHERS, None)])
+def test_an_equal_file_is_compared_where_two_configs_are_given(given: Candidates, kind: str | None) -> None:
+    comparison = start(MadePool({("old", "same", 64): "a", ("new", "same", 128): "b"}), given=given)
+    changed = find_changed(comparison, [make_target("same", "old", "old")])
+    assert list_kinds(comparison) == ({"same": kind} if kind else {})
+    assert [(each.source, each.base[0].config, each.head[0].config) for each in changed] == (
+        [] if kind else [(ConfigSource.given, CONFIG, OTHER)]
+    )
+
+
+@pytest.mark.usefixtures("no_disassembler")
+def test_equal_code_is_compiled_once_and_told_from_other_code() -> None:
+    codes: dict[tuple[str, str, int], str | None] = {
+        ("old", "equal", 64): "a", ("new", "equal", 64): "a", ("old", "changed", 64): "a", ("new", "changed", 64): "b",
+        ("old", "also changed", 64): "b", ("new", "also changed", 64): "c",
+        ("old", "broken", 64): "d", ("new", "broken", 64): None,
+        ("old", "refused", 64): "d", ("new", "refused", 64): "refused",
+    }  # fmt: skip
+    pool = MadePool(codes)
+    comparison = start(pool, given=SAME)
+    kernels = ("equal", "changed", "also changed", "broken", "refused")
+    targets = [make_target(each) for each in kernels]
+    changed = find_changed(comparison, [*targets, make_target("changed", arch="sm_100")])
+    assert [(each.target.kernel, each.target.arch, each.code_sentence) for each in changed] == [
+        ("changed", "sm_90", "other lines"),
+        ("also changed", "sm_90", "other lines"),
+        ("changed", "sm_100", "other lines"),
+    ]
+    assert list_kinds(comparison) == {"equal": "identical", "broken": "failed", "refused": "failed"}
+    assert [(library, kernel, arch) for library, kernel, _, arch, _ in pool.compiled] == [
+        ("old", "changed", "sm_90"),
+        ("new", "changed", "sm_90"),
+        ("new", "also changed", "sm_90"),
+        ("old", "broken", "sm_90"),
+        ("new", "broken", "sm_90"),
+        ("old", "changed", "sm_100"),
+        ("new", "changed", "sm_100"),
+    ]
+    assert [[code.cubin.content_key for code in (*each.base, *each.head) if code.cubin] for each in changed[:2]] == [
+        ["key of a", "key of b"],
+        ["key of b", "key of c"],
+    ]
+
+
+@pytest.mark.usefixtures("no_disassembler")
+@pytest.mark.parametrize(
+    ("gpu", "may_race", "wanted"),
+    [("h200", True, ("h200", True)), ("h200", False, ("h200", False)), ("", True, ("sm_90", False))],
+)
+def test_configs_are_chosen_for_the_gpu_and_swept_on_it_alone(
+    monkeypatch: pytest.MonkeyPatch, gpu: str, may_race: bool, wanted: tuple[str, bool]
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def choose(target: Target, of: str, winners: object, source: ConfigSource, *, may_sweep: bool) -> Candidates | None:
+        asked.append((target.kernel, of, winners, source, may_sweep))
+        return None if target.kernel == "unknown" else Candidates(ConfigSource.recording, (CONFIG, OTHER), (OTHER,))
+
+    monkeypatch.setattr(module, "choose_configs", choose)
+    pool = MadePool({("old", "k", 64): "a", ("old", "k", 128): "b", ("new", "k", 128): "b"})
+    settings = {"gpu": gpu, "may_race": may_race, "source": ConfigSource.recording, "winners": lambda: ("winner",)}
+    comparison = start(pool, **settings)
+    (changed,) = find_changed(comparison, [make_target("k"), make_target("unknown")])
+    assert asked == [(name, wanted[0], ("winner",), ConfigSource.recording, wanted[1]) for name in ("k", "unknown")]
+    assert [[each.config for each in side] for side in (changed.base, changed.head)] == [[CONFIG, OTHER], [OTHER]]
+    assert [(*each[:2], each[4]["tile_m"]) for each in pool.identified] == [
+        ("old", "k", 64),
+        ("old", "k", 128),
+        ("new", "k", 128),
+    ]
+    (unknown,) = comparison.outcomes.values()
+    assert unknown.reason == "there is no recording of it to take a config from"
