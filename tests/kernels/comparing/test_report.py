@@ -1,10 +1,16 @@
 """What a comparison says as lines, Markdown and JUnit: its order, its counts, and the units of its numbers."""
 
+import json
+import math
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from tests.kernels.comparing.test_outcome import ALLOWED, FAILED, IDENTICAL, OPEN, SLOWER, outcome
-from tilewatch.kernels.comparing.report import About, write_junit, write_lines, write_markdown
+import pytest
+
+from tests.kernels.comparing.test_outcome import ALLOWED, FACTS, FAILED, IDENTICAL, OPEN, SLOWER, outcome
+from tilewatch.kernels.comparing.outcome import Outcome
+from tilewatch.kernels.comparing.report import About, write_json, write_junit, write_lines, write_markdown
+from tilewatch.text import COMMENT_CHARACTERS
 
 ABOUT = About("abc", "def", True, "NVIDIA H200", 61.4, 12.6, "tilewatch compare abc..def")
 
@@ -45,3 +51,67 @@ def test_slower_than_allowed_is_a_failure_and_unsure_an_error() -> None:
         "time": "61.4",
     }
     assert [case[0].tag for case in suite] == ["failure", "error", "error", "system-out"]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "title"),
+    [
+        ((), "fine"),
+        ((IDENTICAL,), "fine"),
+        ((outcome(OPEN, kind="undecided"),), "could not tell"),
+        ((FAILED,), "could not tell"),
+    ],
+)
+def test_a_comment_says_what_the_exit_code_does(outcomes: tuple[Outcome, ...], title: str) -> None:
+    lines = write_markdown(outcomes, ABOUT).splitlines()
+    assert lines[0] == f"### Tilewatch: {title} (abc .. def)"
+    has_table = any(each.kind != "identical" for each in outcomes)
+    assert ("| kernel | problem | verdict | what moved in the code |" in lines) == has_table
+    assert lines[-1] == "Repeat it: `tilewatch compare abc..def`"
+    assert lines[-3].startswith("abc .. def")
+
+
+def test_a_comment_has_at_most_as_many_characters_as_a_forge_takes() -> None:
+    many = [outcome(SLOWER, kind="slower", problem=f"{number}x" + "1" * 100) for number in range(2000)]
+    text = write_markdown(many, ABOUT)
+    assert COMMENT_CHARACTERS - 300 < len(text) <= COMMENT_CHARACTERS
+    assert text.endswith("Repeat it: `tilewatch compare abc..def`\n")
+
+
+def test_what_is_said_of_several_problems_and_architectures_is_one_line() -> None:
+    changed = outcome(kind="changed", moved=("registers 128 -> 168",))
+    others = [replace(changed, problem="2x2"), replace(changed, arch="sm_100"), replace(changed, kernel="norm")]
+    lines = write_lines([IDENTICAL, changed, *others], replace(ABOUT, gpu=""))
+    assert lines[:-1] == [
+        "gemm 1x2x3 (sm_90, sm_100): other machine code; registers 128 -> 168",
+        "gemm 2x2 (sm_90): other machine code; registers 128 -> 168",
+        "norm 1x2x3 (sm_90): other machine code; registers 128 -> 168",
+        "gemm 1x2x3 (sm_90): identical machine code",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "command"),
+    [
+        ({}, ""),
+        ({"head_config": {"tile_m": 64}, "base_config": {"tile_m": 64}}, " --config tile_m=64"),
+        ({"base_config": {"tile_m": 64}}, " --beside-config tile_m=64"),
+        ({"metric": "energy"}, " --metric energy"),
+        ({"problem": "a b"}, ""),
+    ],
+)
+def test_json_has_each_outcome_with_the_command_that_times_it_again(fields: dict[str, object], command: str) -> None:
+    facts = replace(FACTS, remarks=({"pass": "tma"},))
+    made = outcome(replace(SLOWER, high=math.inf), kind="slower", base_facts=facts, head_facts=facts, **fields)
+    written = json.loads(write_json([made, IDENTICAL], ABOUT))
+    slower, identical = written["outcomes"]
+    operator = "'a b'" if "problem" in fields else "1x2x3"
+    assert slower["repeat"] == f"tilewatch replay gemm {operator} --of def --beside abc{command}"
+    assert (slower["verdict"]["kind"], slower["verdict"]["low"], slower["verdict"]["high"]) == ("slower", 0.015, None)
+    assert (slower["sentence"], identical["sentence"]) == (made.sentence, "identical machine code")
+    assert [slower[side]["registers"] for side in ("base_facts", "head_facts")] == [128, 128]
+    assert not any("remarks" in slower[side] for side in ("base_facts", "head_facts"))
+    assert (identical["base_facts"], identical["verdict"], "repeat" in identical) == (None, None, False)
+    assert (written["exit_code"], written["base"], written["gpu_s"]) == (1, "abc", 12.6)
+    of_tree = json.loads(write_json([made], replace(ABOUT, can_replay=False)))
+    assert of_tree["outcomes"][0]["repeat"] is None
