@@ -71,7 +71,28 @@ def test_runs_are_added_to_a_recording_of_the_same_machine(tmp_path: Path) -> No
     assert [(row["key"], row["sweep"]) for row in rows if row["row"] == "run"] == [("a", 1), ("b", 2), ("c", 3)]
     with pytest.raises(BadRecording, match="is of the machine 'box, NVIDIA H200', this run of 'other'"):
         append(path, dataclasses.replace(HEADER, machine="other"), ROWS)
-    assert read(path).rows == rows
+    with pytest.raises(BadRecording, match="is of the repository 'tilewatch', this run of 'other'"):
+        append(path, dataclasses.replace(HEADER, repository="other"), ROWS)
+    assert append(path, dataclasses.replace(HEADER, tool="tilewatch 0.2", recorded_at="later"), []) == 0
+    assert read(path) == recording_file.RecordingContents(HEADER, rows)
+
+
+def test_only_a_compilation_by_the_same_compiler_is_there_already() -> None:
+    rows = [{**COMPILATION, **changes} for changes in ({}, {"code_key": "cd"}, {"compiler": "d"})]
+    assert recording_file.renumber([COMPILATION], rows) == rows[1:]
+    sweep = {**SWEEP, "id": 2}
+    assert [each["id"] for each in recording_file.renumber([{**SWEEP, "id": 7}, SWEEP], [SWEEP, sweep])] == [8, 9]
+
+
+def test_a_recording_may_be_given_to_another_repository() -> None:
+    """Each commit then has its name, also those of both sides of a replay; other fields stay."""
+    contents = recording_file.RecordingContents(HEADER, (SWEEP, RUN, REPLAY))
+    sweep, run, replay = recording_file.rename_repository(contents, "new").rows
+    assert sweep == {**SWEEP, "commit": {**COMMIT, "repository": "new"}}
+    assert run == RUN
+    renamed = {**SIDE, "commit": {**COMMIT, "repository": "new"}}
+    assert replay == {**REPLAY, "good": renamed, "bad": renamed}
+    assert SWEEP["commit"] == COMMIT, "the rows that were given stay as they are"
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
@@ -270,6 +291,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "nothing")
     with pytest.raises(BadRecording, match="is a folder"):
         read(tmp_path)
+    (tmp_path / "broken").symlink_to("/proc/self/mem")
+    with pytest.raises(BadRecording, match="broken cannot be read: Input/output error"):
+        read(tmp_path / "broken")
     (tmp_path / "bits").write_bytes(gzip.compress(b"")[:10] + b"\xff" * 20)
     with pytest.raises(BadRecording, match="is damaged: "):
         read(tmp_path / "bits")
@@ -293,6 +317,7 @@ def test_no_file_is_written_that_would_not_be_read(tmp_path: Path, monkeypatch: 
     with pytest.raises(BadRecording, match="choose a kernel"):
         write(tmp_path / "two.gz", HEADER, ROWS)
     assert list(tmp_path.iterdir()) == []
+    assert write(tmp_path / "one.gz", HEADER, ROWS[:1]) == len(read(tmp_path / "one.gz").rows) == 1
 
 
 def test_rows_take_a_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
