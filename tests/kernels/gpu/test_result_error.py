@@ -274,6 +274,31 @@ def test_whole_numbers_and_booleans_are_compared_exactly(case: str) -> None:
 
 
 @pytest.mark.usefixtures("result_error")
+@pytest.mark.parametrize(
+    ("row", "place", "share"),
+    [
+        (1 << 12, "[0, 2] is 99.0 in place of 2.0", 4 / 23),
+        (8, "[2, 4] is 70.0 in place of 20.0", 3 / 7),
+        (5, "[2, 4] is 70.0 in place of 20.0", 3 / 3),
+    ],
+)
+def test_the_first_element_of_the_stretch_with_most_wrong_whole_numbers_is_named(
+    monkeypatch: pytest.MonkeyPatch, row: int, place: str, share: float
+) -> None:
+    from tilewatch.kernels.gpu import arrays
+
+    monkeypatch.setattr(arrays, "ROW", row)
+    expected = np.arange(24.0).reshape(3, 8)
+    expected[2, 7] = NAN
+    values = np.nan_to_num(expected)
+    values[0, 2] = 99
+    values[2, 4:] = 70, 71, 72, 73  # the last one may be anything
+    error = judge(values, expected, "int32")
+    assert f"the output 'y' differs in 4 elements; element {place}" in (error.failure or "")
+    assert (error.largest, error.mean) == (INF, pytest.approx(share))
+
+
+@pytest.mark.usefixtures("result_error")
 def test_a_float_result_may_have_a_reference_of_whole_numbers() -> None:
     """A count in float32, of which the sum was taken in another order."""
     assert judge(np.array([1e6, 2.0]), np.array([10**6, 2]), "float32", shared="int64").failure is None
