@@ -122,6 +122,7 @@ def test_a_sweep_has_its_commit_and_its_space_and_each_time_has_three_decimals()
         ("ssh://git@git.example.org/kernels", "ssh://git.example.org/kernels"),
         ("git@git.example.org:kernels.git", "git@git.example.org:kernels.git"),
         ("/srv/git/kernels.git", "kernels"),
+        ("file:///srv/git/kernels.git", "file:///srv/git/kernels.git"),
         (None, "watched"),
     ],
 )
