@@ -1,6 +1,7 @@
 """Shares of a loss: they add up, a swap that interacts is split in half, and a missing rung merges what it hid."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from tilewatch.kernels.comparing.timing_order import Timing
 from tilewatch.kernels.comparing.toolchains.ladder import (
     LEAST_POINTS,
+    PRECISION,
     LossShare,
     MeasuredChange,
+    is_precise,
     list_rungs,
     list_swapped,
     merge_unmeasured,
@@ -17,6 +20,7 @@ from tilewatch.kernels.comparing.toolchains.ladder import (
     read_step,
     split_loss,
 )
+from tilewatch.kernels.comparing.verdict import Design, judge
 
 COMPILER, TILE = frozenset({"compiler"}), frozenset({"cuda-tile"})
 
@@ -73,6 +77,20 @@ def test_intervals_grow_with_each_rung_and_only_a_sure_share_is_blamed() -> None
     assert LossShare("compiler", LEAST_POINTS, 0.01, 2, None).is_blamed
     assert not LossShare("compiler", LEAST_POINTS - 0.01, 0.01, 2, None).is_blamed
     assert not LossShare("compiler", 2, 0, 4, None).is_blamed
+
+
+def test_the_interval_of_a_lone_share_ends_where_that_of_its_step_does() -> None:
+    """Upwards; a step is as wide downwards in logarithms, which is less in points."""
+    share = split_loss([("compiler",)], {COMPILER: MeasuredChange(0.2, 0.1)}).shares[0]
+    assert share.points == pytest.approx(100 * math.expm1(0.2))
+    assert share.high == pytest.approx(100 * math.expm1(0.3))
+    assert share.points - share.low == pytest.approx(share.high - share.points)
+
+
+@pytest.mark.parametrize(("half", "is_enough"), [(PRECISION, True), (1.01 * PRECISION, False)])
+def test_a_rung_is_launched_until_half_its_interval_is_narrow_enough(half: float, is_enough: bool) -> None:
+    verdict = judge([100.0] * 12, [100.0] * 12, Design(operators=1))
+    assert is_precise(replace(verdict, low=-half, high=half)) is is_enough
 
 
 def test_rungs_are_the_states_between_of_each_group_in_both_orders() -> None:
