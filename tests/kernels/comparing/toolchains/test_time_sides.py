@@ -491,6 +491,31 @@ def test_a_rung_times_the_baselines_that_became_faster_with_its_head_alone(
     assert {(each.base, each.head) for each in works} == {(None, tmp_path)}
 
 
+class BaselinesBench:
+    """Times a head's baseline in 98 us, and the base's in 100."""
+
+    def launch_each(self, works: Sequence[BaselineWork]) -> Iterator[tuple[BaselineWork, LaunchResult]]:
+        for work in works:
+            yield work, Launched(100.0, 98.0 + 0.02 * (work.launches % 3))
+
+
+@pytest.mark.parametrize(("has_bench", "count", "timed"), [(True, 1, 1), (True, 0, 0), (False, 1, 0), (False, 0, 0)])
+def test_baselines_are_timed_where_there_is_a_bench_for_them(
+    tmp_path: Path, has_bench: bool, count: int, timed: int
+) -> None:
+    report, said = make_report(make_pair("gemm", "same speed")), list[str]()
+    half = make_half(report, tmp_path, MadeBench())
+    half = replace(half, baselines=BaselinesBench() if has_bench else None, on_progress=said.append)
+    works = [BaselineWork("gemm", "1x1", "deepgemm", None, tmp_path, label="new")]
+    half.time_baselines(works[:count], lambda: False)
+    assert list(report.baselines) == [("gemm", "1x1", "h200", "new")] * timed
+    assert bool(said) == bool(timed)
+    if timed:
+        (timing,) = report.baselines.values()
+        assert len(timing.base_us) >= 9
+        assert said[0] == "baselines: 1 of 1 operators and problems are open"
+
+
 def test_a_file_that_is_no_report_is_named(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     file.write_text("{}")
