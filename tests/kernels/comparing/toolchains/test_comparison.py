@@ -1,8 +1,11 @@
 """What the name of a side stands for: a toolchain, an environment of baselines, a driver. And what is compared."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,9 +19,15 @@ from tilewatch.kernels.comparing.toolchains.comparison import (
     find_installed_side,
     find_side,
 )
-from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace, choose
+from tilewatch.kernels.comparing.toolchains.compile_sides import Chosen, ComparedSide, Workplace, choose
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
-from tilewatch.kernels.comparing.toolchains.report_file import ReportFile, ToolchainName, ToolchainReport
+from tilewatch.kernels.comparing.toolchains.report_file import (
+    BadReport,
+    ReportFile,
+    ToolchainName,
+    ToolchainReport,
+    read_report,
+)
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.library_errors import NoConfigs
@@ -81,6 +90,85 @@ def test_progress_counts_the_operators_under_every_head_in_seconds(
     compile_sides.compile_missing(place, report, ReportFile(tmp_path / "r.json", report), chosen, said.append)
     assert said == ["compiling 1 configs of 1 operators and problems with old and one and two", "  2 of 2 after 7 s"]
     assert report.static_wall_s == 7.0
+
+
+def make_pair(kernel: str, head: str, **of_head: Any) -> ToolchainPair:
+    side = CompiledSide({}, "ok", 1.0, 1.0)
+    return ToolchainPair(kernel, "1x1", "sm_90", "shipped", (side,), (replace(side, **of_head),), head)
+
+
+def choose_kernels(*kernels: str) -> list[Chosen]:
+    return [
+        (Target(each, "1x1", "sm_90", None, None), Candidates(ConfigSource.shipped, ({},), ({},))) for each in kernels
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    names = ("old", "one", "two")
+    sides = tuple(ComparedSide(name, Toolchain(name, tmp_path / name)) for name in names)
+    return Workplace(Path("library"), sides, tmp_path, 3, 15.0)
+
+
+def test_progress_is_told_after_every_twenty_operators_and_at_the_end(
+    place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [make_pair(str(number), head) for number in range(21) for head in ("one", "two")]
+    monkeypatch.setattr(compile_sides, "compile_pairs", lambda *_: iter(pairs))
+    report, said = ToolchainReport((ToolchainName("old"), ToolchainName("one"), ToolchainName("two")), ""), list[str]()
+    file = ReportFile(tmp_path / "r.json", report)
+    chosen = choose_kernels(*map(str, range(21)))
+    compile_sides.compile_missing(place, report, file, chosen, said.append)
+    assert [line.split(" after ")[0] for line in said[1:]] == ["  20 of 42", "  40 of 42", "  42 of 42"]
+    assert (list(report.pairs.values()), report.static_jobs) == (pairs, 3)
+    assert read_report(tmp_path / "r.json") == report
+    said.clear()
+    compile_sides.compile_missing(place, report, file, chosen, said.append)
+    assert said == [], "nothing is missing"
+
+
+@pytest.mark.parametrize(
+    ("known", "missing"),
+    [
+        ([make_pair("k", "one"), make_pair("k", "two")], False),
+        ([make_pair("k", "one")], True),
+        ([make_pair("k", "one"), make_pair("k", "two", status="timeout", is_final=False)], True),
+        ([make_pair("k", "one"), make_pair("k", "two", status="timeout")], False),
+        ([make_pair("other", "one"), make_pair("other", "two")], True),
+    ],
+)
+def test_what_has_no_final_result_under_every_head_is_compiled_again(
+    place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: list[ToolchainPair], missing: bool
+) -> None:
+    asked: list[Chosen] = []
+    monkeypatch.setattr(compile_sides, "compile_pairs", lambda _, todo, __: iter(asked.extend(todo) or ()))
+    report = ToolchainReport((ToolchainName("old"), ToolchainName("one"), ToolchainName("two")), "")
+    report.pairs = {each.key: each for each in known}
+    chosen = choose_kernels("k")
+    compile_sides.compile_missing(place, report, ReportFile(tmp_path / "r.json", report), chosen, print)
+    assert asked == (chosen if missing else [])
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "refused"), [("", "tile 1", False), ("tile 1", "tile 1", False), ("tile 2", "tile 1", True)]
+)
+def test_a_toolchain_whose_version_changed_is_no_longer_that_of_its_report(
+    place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str, found: str, refused: bool
+) -> None:
+    def compile_pairs(_: object, __: object, on_versions: Callable[[Mapping[str, str]], None]) -> list[ToolchainPair]:
+        on_versions({"old": "tile 0", "one": found, "two": "tile 9"})
+        return []
+
+    monkeypatch.setattr(compile_sides, "compile_pairs", compile_pairs)
+    mix = ToolchainName("one~compiler", "tile 5", rung_of="one")
+    report = ToolchainReport((ToolchainName("old"), ToolchainName("one", known), ToolchainName("two"), mix), "")
+    file = ReportFile(tmp_path / "r.json", report)
+    if refused:
+        with pytest.raises(BadReport, match="one was tile 2 and is now tile 1; name another file for this report"):
+            compile_sides.compile_missing(place, report, file, choose_kernels("k"), print)
+    else:
+        compile_sides.compile_missing(place, report, file, choose_kernels("k"), print)
+        assert [each.compiler for each in report.sides] == ["tile 0", "tile 1", "tile 9", "tile 5"]
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,15 @@ def test_without_a_better_config_it_stays_not_safe(retuning: Retuning | None, re
     assert found.reason.endswith(reason)
 
 
+def test_a_winner_that_fails_beside_the_base_is_not_safe_and_the_failure_is_the_reason() -> None:
+    """Also if some launches went well before."""
+    for launches in (0, 20):
+        wrong = timing(1.0, launches, failure="with the head it gives wrong results")
+        found = judge(frozen=timing(1.03), retuning=WINNER_MOVED, retuned=wrong)
+        assert found.safety == "not safe"
+        assert found.reason.endswith("; re-tuned to tile_m=128: with the head it gives wrong results")
+
+
 def test_too_few_launches_are_unknown_and_none_are_not_reached() -> None:
     assert judge(frozen=timing(1.03, 5)).reason == "too few launches to say anything: 5"
     assert judge(frozen=timing(1.03, 5)).safety == "unknown"
