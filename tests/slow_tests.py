@@ -25,7 +25,11 @@ STARTERS = frozenset(
 
 COMMANDS = (
     "tests/end_to_end/",
-    "tests/kernels/comparing/toolchains/",
+    "tests/kernels/comparing/toolchains/test_commands.py",
+    "tests/kernels/comparing/toolchains/test_comparison.py",
+    "tests/kernels/comparing/toolchains/test_reproduce.py",
+    "tests/kernels/comparing/toolchains/test_retuning.py",
+    "tests/kernels/comparing/toolchains/test_whole_time_sides.py",
     "tests/kernels/validating/test_validate.py",
     "tests/packaging/test_ci_files.py",
     "tests/tools/test_record_history.py",
