@@ -3,15 +3,30 @@ fails."""
 
 import json
 import subprocess
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from tests.kernels.fixtures.second_toolchain import count_compiles, make_toolchain
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.command_line import run_here
 from tilewatch.kernels.__main__ import main
 from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.comparing.configs import ConfigSource
+from tilewatch.kernels.comparing.toolchains import commands, comparison, reproduce
+from tilewatch.kernels.comparing.toolchains.comparison import ComparisonWanted
+from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import (
+    ReportFile,
+    ToolchainName,
+    ToolchainReport,
+    find_cubins,
+)
+from tilewatch.kernels.compiling.compiler import LIMIT_S
 
 WORSE = 'for each; do shift; case "$each" in --opt-level*|-O*) ;; *) set -- "$@" "$each" ;; esac; done\n'
 """Takes the optimisation level out of the arguments of a tileiras."""
@@ -134,3 +149,109 @@ def test_a_case_is_not_written_over_a_folder_that_exists(tmp_path: Path) -> None
         program=main,
     )
     assert (done.returncode, "Invalid value for --out" in done.stderr) == (2, True)
+
+
+def make_report(head_code: str = "old") -> ToolchainReport:
+    side = CompiledSide({}, "ok", 1.0, 1.0, code_sha256="old", cubin="old")
+    head = CompiledSide({}, "ok", 1.0, 1.0, code_sha256=head_code, cubin="new")
+    report = ToolchainReport((ToolchainName("old"), ToolchainName("next", packages={"cuda-tile": "2"})), "2026-11-28")
+    pair = ToolchainPair("double", "1024", "sm_90", "shipped", (side,), (head,), "next")
+    report.pairs[pair.key] = pair
+    return report
+
+
+Asked = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Calls `toolchain compare` and returns what it wants compared, without comparing."""
+
+    def call(names: list[str], code: int = 0, head_code: str = "old", **options: Any) -> dict[str, Any]:
+        wanted: list[ComparisonWanted] = []
+
+        def compare_toolchains(asked: ComparisonWanted, on_progress: Callable[[str], None]) -> ToolchainReport:
+            wanted.append(asked)
+            on_progress("compiling")
+            return make_report(head_code)
+
+        monkeypatch.setattr(comparison, "compare_toolchains", compare_toolchains)
+        with pytest.raises(typer.Exit) as raised:
+            commands.compare(names, **options)
+        assert raised.value.exit_code == code
+        return asdict(wanted[0])
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, {"archs": commands.ARCHS, "gpu": None, "kernels": (), "problem": None, "retunes": True}),
+        ({}, {"fail_over": 0.01, "limit_s": LIMIT_S, "minutes": None, "source": ConfigSource.auto}),
+        ({}, {"report": Path("old..next.json"), "names": ("old", "next"), "jobs": commands.CORES}),
+        ({"gpu": 0}, {"archs": (), "gpu": 0}),
+        ({"gpu": 1, "arch": ["sm_90"]}, {"archs": ("sm_90",), "gpu": 1}),
+        ({"kernel": ["a", "b"]}, {"kernels": ("a", "b"), "problem": None}),
+        ({"kernel": ["a"], "problem": "1x1"}, {"kernels": ("a",), "problem": "1x1"}),
+        ({"limit": 0.5, "fail_over": "2%", "minutes": 9.0}, {"limit_s": 0.5, "fail_over": 0.02, "minutes": 9.0}),
+        ({"retune": False, "events": True, "jobs": 7}, {"retunes": False, "may_use_events": True, "jobs": 7}),
+        ({"report": Path("r.json"), "configs": ConfigSource.shipped}, {"report": Path("r.json"), "source": "shipped"}),
+        ({"recording": [Path("a.gz")]}, {"recordings": (Path("a.gz"),)}),
+        ({"library": Path("kernels")}, {"library": Path.cwd() / "kernels"}),
+    ],
+)
+def test_each_option_says_what_is_compared(ask: Asked, options: dict[str, Any], wanted: dict[str, Any]) -> None:
+    found = ask(["old", "next"], **options)
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_recordings_of_the_installation_are_read_unless_others_are_named(ask: Asked) -> None:
+    found = ask(["old", "next"])["recordings"]
+    assert [file.name for file in found] == sorted(file.name for file in found)
+    assert "h200-80093d04.jsonl.gz" in [file.name for file in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"problem": "1x1"}, "--problem needs one --kernel"),
+        ({"problem": "1x1", "kernel": ["a", "b"]}, "--problem needs one --kernel"),
+        ({"configs": ConfigSource.sweep}, "--configs is auto, recording or shipped"),
+        ({"configs": ConfigSource.given}, "--configs is auto, recording or shipped"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(typer.BadParameter, match=sentence):
+        commands.compare(["old", "next"], **options)
+
+
+def test_a_report_is_printed_and_written_to_each_file_that_is_named(
+    ask: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"markdown": tmp_path / "r.md", "pins": tmp_path / "pins.txt"}
+    ask(["old", "next"], **files)
+    printed = capsys.readouterr()
+    assert printed.err == "compiling\n"
+    assert printed.out.startswith("next is safe to take in place of old on sm_90")
+    assert files["markdown"].read_text().startswith("# old → next\n")
+    assert files["pins"].read_text().endswith("cuda-tile==2\n")
+    ask(["old", "next"], code=2, head_code="new", as_json=True)
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+
+
+def test_a_case_is_that_of_the_report_with_its_cubins_and_toolchains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = make_report("new")
+    file = tmp_path / "r.json"
+    ReportFile(file, report).save()
+    written: list[tuple[reproduce.ReproducedCase, Path]] = []
+    monkeypatch.setattr(reproduce, "write_case", lambda case, out: written.append((case, out)) or ("README.md", "x"))
+    monkeypatch.setattr(comparison, "find_installed_side", lambda name, root: (name, root))
+    commands.reproduce(file, "double", "1024", tmp_path / "case", toolchains=tmp_path, library=Path("kernels"))
+    ((case, out),) = written
+    assert (case.report, case.pair) == (report, report.pairs["double", "1024", "sm_90", "next"])
+    assert (case.toolchains, out) == ((("old", tmp_path), ("next", tmp_path)), tmp_path / "case")
+    assert (case.library, case.cubins) == (Path.cwd() / "kernels", find_cubins(file))
+    assert capsys.readouterr().out == f"{tmp_path}/case: README.md, x\n"
