@@ -90,6 +90,7 @@ def test_each_kernel_has_a_verdict_by_its_launches() -> None:
     assert slower.verdict is not None
     assert slower.verdict.change == pytest.approx(0.03, abs=1e-3)
     assert (slower.base_us[0], slower.head_us[0], slower.metric) == (100.0, 103.0, "energy")
+    assert len(slower.base_us) == len(slower.head_us) == slower.verdict.launches
     assert (slower.not_apart, outcomes["100"].not_apart) == ("its kernels move", "")
     assert (slower.base_config, slower.head_config, slower.arch) == (SMALL, SMALL, "sm_90")
     assert outcomes["wrong"].reason == "it gives wrong results: off"
