@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.fixtures import needs_package, wheels
+from tilewatch import processes
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import environments, interpreters, sandbox
 from tilewatch.kernels.children.interpreters import BadInterpreter
@@ -226,3 +227,21 @@ def test_environments_that_were_used_last_and_those_in_use_are_left(tmp_path: Pa
         environments.fcntl.flock(used, environments.fcntl.LOCK_SH)
         environments._remove_unused(tmp_path)
     assert [each for each in ("00", "01", "02", "03") if (tmp_path / each).exists()] == ["01", "03"]
+
+
+def test_an_environment_that_is_used_again_outlives_those_that_were_not(tmp_path: Path) -> None:
+    """Even if it is the oldest one. Others may use it too meanwhile, but not remove it."""
+    folders = [tmp_path / f"{number:02}" for number in range(environments.KEPT_ENVIRONMENTS + 1)]
+    for age, folder in enumerate(folders):
+        folder.mkdir()
+        folder.with_suffix(".lock").touch()
+        os.utime(folder.with_suffix(".lock"), (1000 + age, 1000 + age))
+    environment = environments.Environment("packages.txt", ("x==1",), Path("/python"), folders[0])
+    environments.provide(environment)
+    try:
+        assert [each for each in folders if not each.exists()] == [folders[1]]
+        with folders[0].with_suffix(".lock").open("ab") as other:
+            assert not processes.try_lock(other, environments.fcntl.LOCK_EX), "nobody removes it while it is used"
+            assert processes.try_lock(other, environments.fcntl.LOCK_SH), "others may use it too"
+    finally:
+        forget()
