@@ -61,8 +61,11 @@ def ask(library: Path) -> str:
 
 
 def test_each_child_is_its_own_and_all_have_one_parent(tmp_path: Path) -> None:
-    first, second = look(tmp_path / "a", "neighbour"), look(tmp_path / "b")
+    first = look(tmp_path / "a", "neighbour")
+    opened = psutil.Process(first["parent"]).num_fds()
+    second = look(tmp_path / "b")
     assert first["parent"] == second["parent"] != os.getpid()
+    assert psutil.Process(first["parent"]).num_fds() == opened, "the server keeps no file of a child"
     assert psutil.Process(first["parent"]).ppid() == os.getpid()
     assert first["pid"] == first["session"] != second["pid"] == second["session"]
     for each in (first, second):
@@ -235,3 +238,10 @@ def test_a_child_that_hangs_is_ended_alone(tmp_path: Path) -> None:
         child.ask({}, deadline_s=0.2)
     assert not child.alive
     assert look(tmp_path / "a")["parent"] == look(tmp_path / "b")["parent"]
+
+
+def test_the_first_child_after_the_end_of_a_server_has_another_server(tmp_path: Path) -> None:
+    """Nobody noticed that end before the child was asked for."""
+    before = look(tmp_path / "a")["parent"]
+    os.kill(before, signal.SIGKILL)
+    assert look(tmp_path / "b")["parent"] != before
