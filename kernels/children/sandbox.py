@@ -87,7 +87,7 @@ class SandboxMissing(ExpectedError):
 def find_level() -> Level:
     """Returns the sandbox's level for children without a GPU on this machine."""
     refused = os.environ.get(SWITCH) == "off" and not is_required()
-    if refused or platform.machine() not in call_filter.AUDIT or _libc().prctl(GET_SECCOMP, 0, 0, 0, 0) < 0:
+    if refused or platform.machine() not in call_filter.AUDIT or _libc().prctl(GET_SECCOMP) < 0:
         return Level.NONE
     return Level.FULL if landlock_version() else Level.NETWORK
 
@@ -300,8 +300,8 @@ def _become_owner(folders: Sequence[str]) -> int:
 
 def _become(user: int) -> int:
     parent, death_signal = os.getppid(), ctypes.c_int()
-    _require(_libc().prctl(GET_DEATH_SIGNAL, ctypes.byref(death_signal), 0, 0, 0))
-    _require(_libc().prctl(SECURE_BITS, NO_FIXUP, 0, 0, 0))
+    _require(_libc().prctl(GET_DEATH_SIGNAL, ctypes.byref(death_signal)))
+    _require(_libc().prctl(SECURE_BITS, NO_FIXUP))
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -326,7 +326,7 @@ def _filter_calls(policy: CallPolicy) -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     described = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))
     _require(_libc().prctl(NO_NEW_PRIVS, 1, 0, 0, 0))
-    _require(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described, 0, 0))
+    _require(_libc().prctl(SET_SECCOMP, SECCOMP_FILTER, described))
 
 
 def _libc() -> ctypes.CDLL:
