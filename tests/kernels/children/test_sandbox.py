@@ -352,6 +352,22 @@ def test_a_folder_s_user_is_one_of_those_set_aside_for_folders() -> None:
     assert len(numbers) > 990
 
 
+@pytest.mark.parametrize(
+    ("caller", "first", "count", "is_left"),
+    [(0, 0, 1, True), (0, 1, 1, False), (1000, 0, 1, False), (0, 0, 0, False)],
+    ids=("a folder's user", "an ordinary owner", "no root", "no folder"),
+)
+def test_root_becomes_the_owner_of_a_folder_only_if_that_is_a_folder_s_user(
+    caller: int, first: int, count: int, is_left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`first` is how far the first of those users is above the folder's owner."""
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(sandbox, "FIRST_GPU_USER", owner + first)
+    monkeypatch.setattr(os, "geteuid", lambda: caller)
+    monkeypatch.setattr(sandbox, "_become", lambda user: user + 1)
+    assert sandbox._become_owner([str(tmp_path)] * count) == (owner + 1 if is_left else 0)
+
+
 @full
 def test_a_child_that_runs_a_library_on_a_gpu_reads_its_checkout_and_writes_into_its_own_alone(tmp_path: Path) -> None:
     own, other, checkout = tmp_path / "own", tmp_path / "other", tmp_path / "checkout"
