@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import select
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -199,6 +201,53 @@ def test_a_child_that_starts_or_writes_too_much_is_ended(
 def test_a_child_that_only_closed_its_answers_has_a_deadline() -> None:
     with started() as child, pytest.raises(ChildHung):
         child.ask({"do": "close"}, deadline_s=0.5)
+
+
+class Clock:
+    """Passes only while a child is waited for. Keeps how long each wait may take, in seconds."""
+
+    PIPE_BUF, POLLOUT = select.PIPE_BUF, select.POLLOUT
+
+    def __init__(self) -> None:
+        self.now_s, self.waits = 1000.0, list[float]()
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def select(self, wait_s: float) -> list[object]:
+        self.waits.append(wait_s)
+        self.now_s += wait_s
+        return []
+
+    def poll(self, wait_ms: float | None = None) -> Any:
+        return self if wait_ms is None else self.select(wait_ms / 1000)
+
+    def register(self, *_: object) -> None: ...
+
+    close = register
+
+
+def test_nobody_waits_for_a_child_after_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    with started() as child:
+        clock = Clock()
+        monkeypatch.setattr(child_process, "time", clock)
+        child._selector.close()
+        monkeypatch.setattr(child, "_selector", clock)
+        with pytest.raises(ChildHung):
+            child.ask({"do": "sleep"}, deadline_s=1.25)
+        assert clock.waits == [child_process.LOOK_EVERY_S, child_process.LOOK_EVERY_S, 0.25]
+        assert not child.alive
+
+
+@pytest.mark.parametrize("late_s", [0.0, 1.0])
+def test_nobody_waits_until_a_child_reads_after_its_deadline(late_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    with started() as child:
+        clock = Clock()
+        monkeypatch.setattr(child_process, "time", clock)
+        monkeypatch.setattr(child_process, "select", clock)
+        with pytest.raises(ChildHung):
+            child._send({"do": "sleep"}, clock.now_s + 1.25 - 2 * late_s)
+        assert clock.waits == [0.0 if late_s else 1.25]
 
 
 def test_a_child_that_stopped_reading_has_a_deadline() -> None:
