@@ -58,11 +58,14 @@ def test_folders_of_one_checkout_share_a_home(opened: Opened, tmp_path: Path) ->
 
 
 def test_a_new_home_has_a_copy_of_what_the_user_s_cupy_compiled(opened: Opened, tmp_path: Path, home: Path) -> None:
-    """A copy and no link: the child may write into its own."""
+    """A copy and no link: the child may write into its own. What CuPy did not compile is not copied."""
     cache = home / ".cupy" / "kernel_cache"
     cache.mkdir(parents=True)
     (cache / "kernel.cubin").write_text("ours")
+    (cache / "secret").write_text("ours")
     copy = opened(tmp_path / "a").folder / ".cupy" / "kernel_cache" / "kernel.cubin"
+    assert [each.name for each in copy.parent.iterdir()] == [copy.name]
+    assert copy.read_text() == "ours"
     copy.write_text("theirs")
     assert (cache / "kernel.cubin").read_text() == "ours"
 
