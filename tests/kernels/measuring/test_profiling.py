@@ -155,6 +155,19 @@ def test_a_profiler_that_has_nothing_to_launch_ends_with_its_run() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.usefixtures("ncu")
+def test_a_profiler_has_ended_before_a_series_that_wants_the_gpu_gets_it(tmp_path: Path) -> None:
+    """And whoever asks it again hears that there are no counters."""
+    (tmp_path / "bin" / "ncu").write_text("#!/bin/sh\nsleep 60\n")
+    with start_profiler("GPU-1", lambda: True) as profiler:
+        assert profiler._started is not None
+        process, folder = profiler._started.process, Path(profiler._started.folder.name)
+        with pytest.raises(GpuWanted):
+            profiler.profile(LAUNCHES, tmp_path.as_uri())
+        assert process.poll() is not None
+        assert not folder.exists()
+
+
 @pytest.mark.parametrize(
     ("output", "code", "reason"),
     [
