@@ -291,6 +291,26 @@ def test_seconds_of_the_gpu_are_those_of_requests_without_imports_and_waits(monk
     assert not last.alive
 
 
+def test_the_longest_answer_of_all_decides_how_long_a_trial_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the first one nor the last one."""
+    clock, times_s = SimpleNamespace(now_s=0.0, monotonic=lambda: clock.now_s), iter((0.25, 0.5, 0.375, 0.25))
+
+    class Timed(ScriptedChild):
+        def _trial(self, request: dict[str, Any]) -> dict[str, Any]:
+            clock.now_s += next(times_s)
+            return super()._trial(request)
+
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "GpuProcesses", lambda *_, **__: Timed(gpu))
+    gpu = ScriptedGpu(dict.fromkeys(range(4), 100.0))
+    child = GpuChild(
+        GpuSetup(Path("library"), "k", "1x1", "file:///store", environment={"CUDA_VISIBLE_DEVICES": "GPU-0"})
+    )
+    sweep(child, _cubins(gpu.fates), on_trial=lambda _: None, policy=POLICY)
+    deadlines = [deadline for request, deadline in gpu.deadlines if request == "trial"]
+    assert deadlines == [module.TRIAL_DEADLINE_S, 5.0, 10.0, 10.0]
+
+
 @pytest.mark.parametrize("fate", ["wrong", "launch_error", "hang"])
 def test_when_every_config_fails_there_is_no_winner(monkeypatch: pytest.MonkeyPatch, fate: str) -> None:
     result, ended = run(monkeypatch, ScriptedGpu({0: fate, 1: fate}))
