@@ -262,7 +262,7 @@ class PairBench:
         except BadDescription as error:
             return LaunchFailed(str(error), is_of_head=False, is_final=True)
         sides = self._sides[key]
-        if WATCHED in sides.values() and not self._runs_host_code:
+        if WATCHED in sides.values():
             self._runs_host_code = True
             for each in self._ahead:
                 each.start_sides()

@@ -13,6 +13,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
 from tilewatch.kernels.children import child_process
 from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
+from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import GpuMissing
 from tilewatch.kernels.measuring import gpu_processes, pair_bench
 from tilewatch.kernels.measuring.pair_bench import (
@@ -298,6 +299,16 @@ def test_pairs_of_two_libraries_share_a_process_and_each_side_is_described_once(
         assert list_times([result for _, result in bench.launch_each(works)]) == [(100.0, 103.0)] * 2
     assert len(list_asked(asked, "describe side")) == 2
     assert len(set(list_asked(asked, "trial"))) == 2, "one process per pass"
+
+
+def test_cubins_of_an_object_store_are_fetched_for_the_processes_of_a_pair(rig: Rig) -> None:
+    """Such a process knows no store but a folder."""
+    url, cubins = "memory://pairs", [rig.cubin(1, 100.0), rig.cubin(1, 103.0)]
+    here, remote = CubinStore(rig.store_url), CubinStore(url)
+    for each in cubins:
+        remote.put(each.content_key, {}, here.cubin(each.content_key))
+    with PairBench(0, "sm_90", url) as bench:
+        assert list_times([result for _, result in bench.launch_each([work(rig, *cubins)])]) == [(100.0, 103.0)]
 
 
 def test_no_request_may_take_longer_than_its_own_seconds(
