@@ -60,6 +60,16 @@ def test_host_code_that_cannot_be_described_says_why_at_either_request(before: l
     assert (answer.operator, len(answer.why), answer.stated) == (None, asking.LONGEST_REASON, "it has to")
 
 
+@pytest.mark.parametrize("before", [[], [{"operator": {"configs": 1}, "stated": "it has to"}]])
+def test_a_reason_that_a_watch_file_states_is_cut_at_either_request(before: list[Any]) -> None:
+    """A library's process may have made it up."""
+    longest = asking.LONGEST_REASON
+    for stated in ("x" * longest, "x" * longest + "y"):
+        library = Library(*before, {"stays": "it stays", "stated": stated})
+        answer = describe_operator(library, WANTED, Path("library"), time.monotonic() + LIMIT_S)
+        assert (answer.why, answer.stated) == ("it stays", "x" * longest)
+
+
 def test_both_processes_make_inputs_before_the_reference_is_expected() -> None:
     library, measuring = Library({"outputs": ["reference"]}), Library({"introduction": 1})
     problems = {"library": {"kernel": "k"}}
