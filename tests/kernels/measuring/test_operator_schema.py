@@ -134,6 +134,11 @@ LARGEST: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
     "the least filled byte": ((*CONFIG, "memory", 1, "fill"), 0, -1),
     "a byte as a number": ((*ARGUMENT,), {"value": 255, "dtype": "uint8"}, {"value": 256, "dtype": "uint8"}),
     "a negative byte": ((*ARGUMENT,), {"value": -128, "dtype": "int8"}, {"value": -129, "dtype": "int8"}),
+    "a negative float": (
+        (*ARGUMENT,),
+        {"value": -(2**64), "dtype": "float32"},
+        {"value": -(2**64) - 1, "dtype": "float32"},
+    ),
     "a float": ((*ARGUMENT,), {"value": 2**64, "dtype": "float32"}, {"value": 2**64 + 1, "dtype": "float32"}),
     "memory of a config": ((*CONFIG, "memory", 1, "nbytes"), 2**40 - 256, 2**40 - 255),
     "a stride": (
