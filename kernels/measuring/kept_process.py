@@ -19,12 +19,11 @@ class KeptProcess:
         self._lock = threading.Lock()
         self._group: Hashable = None
         self._process: ChildProcess | None = None
-        self._idle = threading.Timer(0.0, self.close)
+        self._stop_timer: Callable[[], None] = lambda: None
 
     def take(self, group: Hashable, start: Callable[[], ChildProcess]) -> ChildProcess:
         """Returns the kept process if its group is `group`, and otherwise a new process."""
         with self._lock:
-            self._idle.cancel()
             kept, self._process = self._process, None
         if kept is not None and group == self._group:
             with contextlib.suppress(ChildDied, ChildHung):  # somebody may have ended it
@@ -47,14 +46,15 @@ class KeptProcess:
         with self._lock:
             # It frees its memory only when it prepares again, because another process may measure now.
             self._group, self._process = group, process
-            self._idle = threading.Timer(IDLE_S, self.close)
-            self._idle.daemon = True
-            self._idle.start()
+            idle = threading.Timer(IDLE_S, self.close)
+            idle.daemon = True
+            idle.start()
+            self._stop_timer = idle.cancel
 
     def close(self) -> None:
         """Ends the kept process."""
         with self._lock:
-            self._idle.cancel()
+            self._stop_timer()
             kept, self._process = self._process, None
         if kept is not None:
             kept.close()

@@ -209,6 +209,44 @@ def test_a_process_without_a_series_ends(measured: Any, kept: KeptProcess, monke
         time.sleep(0.01)
 
 
+class Idle:
+    """A process that does nothing, and a timer that nobody waits for."""
+
+    def __init__(self, *waits_for: Any, is_fit: bool = True) -> None:
+        self.waits_for, self.is_fit, self.alive, self.events, self.daemon = waits_for, is_fit, True, list[str](), False
+
+    def ask(self, request: Any, *, deadline_s: float) -> dict[str, Any]:
+        assert deadline_s == kept_process.ANSWER_DEADLINE_S
+        self.events.append(request["ask"])
+        return {"is_fit": self.is_fit}
+
+    def start(self) -> None:
+        self.events.append("start")
+
+    def cancel(self) -> None:
+        self.events.append("cancel")
+
+    def close(self) -> None:
+        self.events.append("close")
+
+
+def test_only_one_fit_process_is_kept_until_its_own_timer_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older timer would end it too early. A timer must not keep the worker alive."""
+    timers: list[Idle] = []
+    monkeypatch.setattr(kept_process.threading, "Timer", lambda *of: (timers.append(Idle(*of)), timers[-1])[1])
+    kept, (first, second, unfit) = KeptProcess(), (Idle(), Idle(), Idle(is_fit=False))
+    for process in (first, second, unfit):
+        kept.put_back("a commit", process)  # type: ignore[arg-type]
+    assert [each.events for each in (first, second, unfit)] == [["is fit", "close"], ["is fit"], ["is fit", "close"]]
+    assert [(each.waits_for, each.daemon) for each in timers] == [((kept_process.IDLE_S, kept.close), True)] * 2
+    assert [each.events for each in timers] == [["start", "cancel"], ["start"]]
+    assert kept.take("a commit", pytest.fail) is second
+    assert second.events[1:] == ["start timer"]
+    kept.put_back("a commit", second)  # type: ignore[arg-type]
+    assert kept.take("another commit", lambda: first) is first  # type: ignore[arg-type, return-value]
+    assert second.events[2:] == ["is fit", "close"]
+
+
 def test_a_library_that_fails_leaves_no_process(
     rig: Rig, kept: KeptProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
