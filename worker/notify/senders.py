@@ -135,7 +135,7 @@ class Service:
         if not service.add(self.address):
             return SendResult.never("Apprise cannot read the channel's address; see its documentation for the service")
         room = min((server.body_maxlen for server in service), default=len(message.body)) - len(message.subject) - 2
-        body = "\n".join(fit_lines(message.body.split("\n"), max(room, 0), message.link))
+        body = "\n".join(fit_lines(message.body.split("\n"), room, message.link))
         with service.notify(body=body, title=message.subject, body_format=NotifyFormat.TEXT) as result:
             if result:
                 return TAKEN

@@ -1,9 +1,22 @@
 """A service's error is shown without the parts of our address that it repeats."""
 
-import pytest
+from collections.abc import Iterator
 
+import pytest
+import requests
+from apprise.plugins.custom_json import NotifyJSON
+
+from tests.worker.fixtures.http_receiver import Receiver, receiver
 from tilewatch.text import WORD_JOINER, one_line, without_mentions
-from tilewatch.worker.notify.senders import OutgoingMessage, Service, without_secrets
+from tilewatch.worker.notify.senders import (
+    TAKEN,
+    OutgoingMessage,
+    SendResult,
+    Service,
+    Webhook,
+    read_result,
+    without_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +36,55 @@ def test_an_address_that_no_service_has_is_given_up_without_being_shown() -> Non
     assert not outcome.again
     assert outcome.trouble is not None
     assert "hunter2" not in outcome.trouble
+
+
+@pytest.fixture
+def web() -> Iterator[Receiver]:
+    with receiver() as running:
+        yield running
+
+
+MESSAGE = OutgoingMessage("k", "digest", "subject", "first\nsecond", link="http://here")
+
+
+@pytest.mark.parametrize(
+    ("room", "body"),
+    [
+        (len("first\nsecond\n"), "first\nsecond"),
+        (len("first\nsecond"), "and 2 more: http://here"),
+        (-1, "and 2 more: http://here"),
+    ],
+)
+def test_a_message_that_is_too_long_for_a_service_says_how_many_lines_are_missing(
+    web: Receiver, room: int, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subject takes room too: some services show it above the text."""
+    monkeypatch.setattr(NotifyJSON, "body_maxlen", len("subject\r\n") + room)
+    assert Service(web.url.replace("http", "json")).send(MESSAGE) == TAKEN
+    assert web.asked[0].json["message"] == body
+
+
+def test_a_webhook_gets_the_fields_of_a_message_under_its_key(web: Receiver) -> None:
+    assert Webhook(web.url).send(MESSAGE) == TAKEN
+    (asked,) = web.asked
+    assert asked.headers["Idempotency-Key"] == "k"
+    assert asked.json == {name: getattr(MESSAGE, name) for name in ("key", "kind", "subject", "body", "link")}
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "wait_s"), [(None, None), (-1.0, 0.0), (0.0, 0.0), (61.0, 61.0), (86_400.0, 86_400.0), (1e9, 86_400.0)]
+)
+def test_a_wait_is_no_longer_than_a_day(asked_s: float | None, wait_s: float | None) -> None:
+    assert SendResult.later("later", asked_s) == SendResult("later", again=True, wait_s=wait_s)
+
+
+@pytest.mark.parametrize("status", [200, 204, 299, 300, 301, 400, 401, 404, 408, 410, 413, 415, 422, 429, 500, 503])
+def test_a_refusal_is_final_and_other_failures_are_tried_again(status: int) -> None:
+    answer = requests.Response()
+    answer.status_code, answer.reason = status, "Why"
+    trouble = f"the hook answers {status} Why"
+    expected = TAKEN if status < 300 else SendResult(trouble, again=status not in (301, 400, 410, 413, 415, 422))
+    assert read_result(answer, "the hook") == expected
 
 
 def test_a_commit_s_subject_cannot_fake_a_line() -> None:
