@@ -65,7 +65,7 @@ def _list_alarms(
     now: dt.datetime,
 ) -> list[OpenAlarm]:
     """Returns the alarms that should be open. An error in one repository does not affect the others."""
-    removed = set(repositories.list_removed(opened))
+    removed = repositories.list_removed(opened)
 
     def is_left_out(name: str) -> bool:  # of a branch, a person submitted it by hand, and looks at the result
         return is_branch(name) or name in removed
