@@ -219,7 +219,8 @@ def test_a_problem_that_is_put_back_does_not_report_the_baseline_s_version_again
     assert alarms.find_changed_baselines([back, *two]) == []
     assert alarms.find_changed_baselines([back, *(replace(each, host="n2") for each in two)]), "that is another node"
     changed = [replace(back, problem=str(number)) for number in range(3)]
-    assert len(alarms.find_changed_baselines([*changed, *two])) == 1, "two series were left out of the night between"
+    for several in (changed, changed[:2]):
+        assert len(alarms.find_changed_baselines([*several, *two])) == 1, "two were left out of the night between"
 
 
 def test_a_line_of_the_checklist_that_turned_from_yes_to_no_is_an_alarm() -> None:
@@ -278,3 +279,12 @@ def test_alarms_open_and_close_in_the_order_of_their_keys() -> None:
     assert alarms.changes([], ends, NOW).to_close == tuple(keys)
     begins = [OpenAlarm("regret", key, "", "") for key in reversed(keys)]
     assert [each.key for each in alarms.changes(begins, [], NOW).to_open] == keys
+
+
+@pytest.mark.parametrize(("lines", "left_out"), [(alarms.LISTED, []), (alarms.LISTED + 1, ["  and 1 more"])])
+def test_an_alarm_lists_so_many_lines_and_counts_the_others(lines: int, left_out: list[str]) -> None:
+    behind = [replace(RUN, problem=str(number), old_winner_loss=0.5) for number in range(lines)]
+    (alarm,) = alarms.find_lost_ties(behind)
+    listed = alarm.detail.splitlines()
+    assert len(listed) == 1 + alarms.LISTED + len(left_out)
+    assert listed[1 + alarms.LISTED :] == left_out
