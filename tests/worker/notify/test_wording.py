@@ -122,6 +122,16 @@ def test_a_digest_has_only_the_sections_that_have_something_and_says_how_much_it
     assert "Faster:" not in body
 
 
+@pytest.mark.parametrize(("rows", "left_out"), [(wording.LISTED, []), (wording.LISTED + 1, ["  and 1 more"])])
+def test_a_section_of_a_digest_lists_so_many_rows_and_counts_the_others(rows: int, left_out: list[str]) -> None:
+    for section in ("opened", "ended", "still_open", "improvements"):
+        day = replace(CALM, **{section: [ROW] * rows})  # type: ignore[arg-type]  # a test's short hand
+        _, _, heading, *listed = wording.digest_text(day, "http://here").body.splitlines()
+        assert heading.endswith(":")
+        assert len(listed) == wording.LISTED + len(left_out)
+        assert listed[wording.LISTED :] == left_out
+
+
 def test_what_is_back_again_names_no_series_that_has_recovered() -> None:
     recovered = replace(SERIES, problem="64x64x64", gpu_model="b200", gpu_name="B200", size=0.3, recovered_at=NOW)
     story = RegressionStory(replace(ROW, series=2), (recovered, SERIES), (), (), ())
