@@ -3,6 +3,7 @@
 import datetime as dt
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select, text, update
@@ -11,14 +12,23 @@ from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
 from tilewatch.db.lifecycle import alarms, messages, regressions, repositories
+from tilewatch.db.lifecycle.messages import ClaimedMessage
 from tilewatch.db.models import Message, Regression, RegressionEvent
 from tilewatch.db.repository_names import EXAMPLES
 from tilewatch.db.session import session
 from tilewatch.worker.notify.alarms import OpenAlarm
 from tilewatch.worker.notify.forge import Forge
-from tilewatch.worker.notify.outbox import Outbox, send_due, write_alarm, write_and_send
-from tilewatch.worker.notify.routing import NotifySettings
-from tilewatch.worker.notify.senders import Log, Service, Webhook
+from tilewatch.worker.notify.outbox import (
+    Outbox,
+    _send,
+    _sender_of,
+    send_due,
+    write_alarm,
+    write_and_send,
+    write_checks,
+)
+from tilewatch.worker.notify.routing import Channel, NotifySettings
+from tilewatch.worker.notify.senders import Closed, Log, OutgoingMessage, Sender, SendResult, Service, Webhook
 from tilewatch.worker.settings import Settings
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -439,3 +449,61 @@ def test_a_channel_that_was_taken_out_of_the_file_is_named(database_url: str, bo
     wait_over(database_url)
     send_due(Outbox(database_url, NotifySettings(), {"log": Log()}, "http://here"))
     assert stored(database_url)[0].trouble == "there is no channel 'board' any more"
+
+
+@pytest.mark.parametrize(
+    ("channel", "token", "sender"),
+    [
+        ({"apprise": "json://host"}, None, Service("json://host")),
+        ({"webhook": "https://host"}, None, Webhook("https://host")),
+        ({"forge": "a/b", "api": "https://host"}, "t", Forge("a/b", "https://host", "t")),
+        ({"forge": "a/b"}, None, "channels.x is a forge and TILEWATCH_FORGE_TOKEN is not set"),
+        ({"forge": "a/b"}, "", "channels.x is a forge and TILEWATCH_FORGE_TOKEN is not set"),
+        ({"apprise": ""}, None, "channels.x has an empty address"),
+        ({"webhook": ""}, None, "channels.x has an empty address"),
+        ({"apprise_from": "MAIL"}, "t", "channels.x takes its address from MAIL, which is not set"),
+        ({"webhook_from": "BOARD"}, "t", "channels.x takes its address from BOARD, which is not set"),
+    ],
+)
+def test_a_channel_without_an_address_or_a_token_is_closed_and_says_why(
+    channel: dict[str, str], token: str | None, sender: Sender | str
+) -> None:
+    made = _sender_of("x", Channel.model_validate(channel), token)
+    assert made == (Closed(sender) if isinstance(sender, str) else sender)
+    if isinstance(sender, str):
+        assert made.send(OutgoingMessage("k", "digest", "s", "b")) == SendResult(sender, again=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "page"), [("regression", "/regressions?regression=7"), ("check", "/checks?check=7"), ("alarm", "")]
+)
+def test_a_message_links_to_the_page_of_what_it_is_about(board: Receiver, kind: str, page: str) -> None:
+    about = {f"{name}_id": 7 if name == kind else None for name in ("regression", "check")}
+    claimed = ClaimedMessage(1, "k", kind, "board", "@all", "@all", 2, **about, sha=None, about=None)
+    assert _send(outbox_of("", board), claimed) == SendResult()
+    (asked,) = board.asked
+    assert asked.json["link"] == f"http://here{page}"
+    assert asked.json["subject"] == asked.json["body"] == "@\N{WORD JOINER}all"
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_sender_that_crashes_is_tried_again_only_where_a_message_may_arrive_twice(
+    board: Receiver, repeatable: bool
+) -> None:
+    class Crashing(Closed):
+        def send(self, _: OutgoingMessage) -> SendResult:
+            raise KeyError("no token")
+
+    sender = Crashing("never said")
+    object.__setattr__(sender, "repeatable", repeatable)
+    claimed = ClaimedMessage(1, "k", "alarm", "board", "s", "b", 1, None, None, None, None)
+    outcome = _send(replace(outbox_of("", board), senders={"board": sender}), claimed)
+    end = "" if repeatable else "; the message may have arrived"
+    assert outcome == SendResult(f"the sender crashed (KeyError){end}", again=repeatable)
+
+
+def test_without_a_forge_no_check_is_looked_up(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No message would mark it as reported, so each round would look it up."""
+    monkeypatch.setattr(messages, "list_unreported_checks", pytest.fail)
+    with session(database_url) as opened:
+        write_checks(opened, NotifySettings(), [])
