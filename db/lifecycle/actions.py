@@ -97,7 +97,7 @@ def measure_again(session: Session, regression_id: int, who: str) -> RegressionR
     for series in regression_queries.list_series(session, regression_id):
         # A sweep of an operator measures its time and its spans, so one sweep serves these series.
         gpus.setdefault((split_kernel(series.kernel)[0], series.problem), set()).add(series.gpu_model)
-    for (kernel, problem), models in sorted(gpus.items()):
+    for (kernel, problem), models in gpus.items():
         about = {"repository": row.repository, "kernel": kernel, "problem": problem, "commit": row.bad_sha}
         ask(session, who, "sweep", {**about, "gpus": sorted(models)})
     return row

@@ -1,6 +1,8 @@
 """A replay of an undecided run is asked for once, by a person with a name, and where it is possible alone."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, func, select, update
@@ -8,10 +10,14 @@ from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tests.db.fixtures.one_commit import NOON
+from tests.worker.fixtures import open_regression
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import actions, suspicions
-from tilewatch.db.lifecycle.regressions import NotPossible
+from tilewatch.db.lifecycle.actions import JobSelection, NoSuchWork
+from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
+from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
 from tilewatch.db.models import TOTAL, Action, Commit, Compilation, Quarantine, Recording, Run, Sweep, Verdict, Worker
+from tilewatch.db.page_reads.evidence import find_run
 from tilewatch.db.repository_names import name_of_branch
 
 
@@ -113,3 +119,116 @@ def test_a_run_of_a_branch_an_ill_gpu_and_a_run_that_is_not_there_are_refused(
     db_session.expire_all()
     with pytest.raises(NotPossible, match="a branch has no series of nights"):
         actions.replay(db_session, undecided, "ada")
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_offered"),
+    [
+        ({}, True),
+        ({"reason": None}, True),
+        ({"reason": f"+5.0%{AWAITS_REPLAY}"}, False),
+        ({"verdict": "unchanged"}, False),
+        ({"verdict": None}, False),
+        ({"origin": "recorded"}, False),
+        ({"kernel": TOTAL}, False),
+        ({"repository": name_of_branch("tilewatch", "topic")}, False),
+        ({"verdict": "unchanged", "reason": f"+5.0%{AWAITS_REPLAY}"}, False),
+    ],
+    ids=str,
+)
+def test_pages_offer_a_replay_of_an_undecided_run_until_one_is_asked_for(
+    db_session: Session, undecided: int, changed: dict[str, Any], is_offered: bool
+) -> None:
+    run = find_run(db_session, undecided)
+    assert run is not None
+    assert actions.is_replay_offered(replace(run, **changed)) == is_offered
+
+
+RANGE = {"commits_in_range": 2, "bad_sha": "b" * 40, "recorded": False, "category": "code"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "why_not"),
+    [
+        *(({"category": each}, None) for each in ("code", "search_space", "unknown")),
+        ({"commits_in_range": 1}, "has one possible commit, bbbbbbbbbb: nothing to bisect"),
+        ({"recorded": True}, "was recorded elsewhere: there is no GPU here to bisect it on"),
+        ({"category": "toolchain"}, "is of the toolchain and of no commit: nothing to bisect"),
+        ({"category": "node"}, "is of the node and of no commit: nothing to bisect"),
+    ],
+)
+def test_a_bisection_needs_several_commits_of_which_one_may_be_the_cause(
+    changed: dict[str, Any], why_not: str | None
+) -> None:
+    assert actions.why_no_bisection({**RANGE, **changed}) == why_not
+
+
+def test_a_bisection_is_asked_for_once_and_with_a_number_that_exists(db_session: Session) -> None:
+    number, narrow = (open_regression.regress(db_session, commits=each, position=100 * each) for each in (3, 1))
+    assert actions.bisect(db_session, number, "ada").id == number
+    for which, why_not in ((number, "is being bisected"), (narrow, "has one possible commit")):
+        with pytest.raises(NotPossible, match=f"^regression {which} {why_not}"):
+            actions.bisect(db_session, which, "eve")
+    with pytest.raises(NoSuchRegression, match="there is no regression 4711"):
+        actions.bisect(db_session, 4711, "ada")
+    (asked,) = db_session.scalars(select(Action))
+    assert (asked.who, asked.action, asked.wanted) == ("ada", "bisect", {"regression": number})
+
+
+def test_each_problem_of_a_regression_is_swept_again_on_all_of_its_gpu_models(db_session: Session) -> None:
+    """A metric of an operator is no kernel of its own."""
+    for problem in ("1x2x3", "4x5x6"):
+        number = open_regression.regress(db_session, problem=problem, kernel="softmax span")
+    assert actions.measure_again(db_session, number, "ada").id == number
+    asked = db_session.scalars(select(Action.wanted).where(Action.who == "ada", Action.action == "sweep")).all()
+    common = {"repository": "tilewatch", "kernel": "softmax", "commit": open_regression.BAD_SHA, "gpus": ["b200"]}
+    assert sorted(asked, key=lambda each: each["problem"]) == [
+        {**common, "problem": each} for each in ("1x2x3", "4x5x6")
+    ]
+
+
+def test_requests_are_taken_one_by_one_the_oldest_first(db_session: Session) -> None:
+    ids = [actions.ask(db_session, "ada", "sweep", {"kernel": each, "gpu": None}, key=each) for each in ("a", "b")]
+    assert actions.ask(db_session, "eve", "sweep", {"kernel": "a"}, key="a") is None, "its key is known"
+    first = actions.find_next_request(db_session)
+    assert first is not None
+    assert (first.id, first.who, first.wanted) == (ids[0], "ada", {"kernel": "a"}), "what is None is not asked for"
+    second = actions.find_next_request(db_session, after=first.id)
+    assert second is not None
+    assert second.id == ids[1]
+    actions.end_request(db_session, first.id, refused=True, outcome="no", learned={"run": 7})
+    actions.end_request(db_session, first.id, refused=False, outcome="yes")
+    ended = db_session.get_one(Action, first.id)
+    assert (ended.state, ended.outcome, ended.wanted) == ("refused", "no", {"kernel": "a", "run": 7})
+    assert actions.find_next_request(db_session) == second
+
+
+def choose(job: int | None = None, submission: int | None = None) -> JobSelection:
+    return JobSelection.of(job, submission)
+
+
+def test_what_cannot_be_cancelled_or_tried_again_is_named(db_session: Session) -> None:
+    queued, done = (one_commit.job(db_session, key=state, state=state) for state in ("queued", "done"))
+    submission = one_commit.submit(db_session).submission_id
+    for act, chosen, why in (
+        (actions.cancel, choose(4711), "there is no job 4711; `tilewatch status` shows the numbers of jobs"),
+        (actions.cancel, choose(done), f"job {done} has ended: it is done"),
+        (actions.cancel, choose(submission=4711), "there is no submission 4711"),
+        (actions.cancel, choose(submission=submission), f"submission {submission} has nothing left to cancel"),
+        (actions.retry, choose(4711), "there is no job 4711"),
+        (actions.retry, choose(queued), f"job {queued} is not one of .*: it is queued"),
+        (actions.retry, choose(submission=submission), f"submission {submission} has no job that ended short"),
+    ):
+        with pytest.raises(NoSuchWork, match=f"^{why}"):
+            act(db_session, chosen, "ada")
+    for both in ((None, None), (queued, submission)):
+        with pytest.raises(NoSuchWork, match="name either one job or one submission"):
+            choose(*both)
+    assert db_session.scalar(select(func.count(Action.id))) == 0
+    assert actions.cancel(db_session, choose(queued), "ada") == f"cancelled job {queued}"
+    assert actions.retry(db_session, choose(queued), "eve") == f"queued job {queued} again"
+    told = db_session.execute(select(Action.who, Action.action, Action.state, Action.wanted).order_by(Action.id)).all()
+    assert [tuple(each) for each in told] == [
+        ("ada", "cancel", "done", {"job": queued}),
+        ("eve", "retry", "done", {"job": queued}),
+    ]
