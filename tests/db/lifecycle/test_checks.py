@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
-from tilewatch.db.models import CheckOperator
+from tilewatch.db.models import Check, CheckOperator
 from tilewatch.db.page_reads.checks import CheckStory, find_check
 from tilewatch.db.session import session
 
@@ -85,6 +85,31 @@ def test_the_first_outcome_of_an_operator_stays(db_session: Session) -> None:
     assert again == [first, second], "the operators of a second attempt are those of the first"
     assert read(db_session, check_id) == before
     assert checks.find_open_operator(db_session, first) is None
+
+
+def test_an_outcome_locks_no_other_check(db_session: Session, database_url: str) -> None:
+    """Two checks may end at once, and each on its own."""
+    check_id = make_check(db_session)
+    asked = CheckRequest("tilewatch", "a" * 40, "c" * 40, "Tile it", "b200", None, 0.0)
+    other, _ = checks.open_once(db_session, asked, "ada")
+    (operator,) = prepare(db_session, check_id, small=None)
+    db_session.commit()
+    checks.write_outcome(db_session, check_id, operator, FASTER)
+    with session(database_url) as opened:
+        free = opened.scalars(select(Check.id).with_for_update(skip_locked=True)).all()
+    assert free == [other]
+
+
+def test_an_operator_without_a_launch_ends_as_it_is_prepared(db_session: Session) -> None:
+    check_id = make_check(db_session)
+    waiting = checks.write_prepared(
+        db_session,
+        check_id,
+        [{"kernel": "gemm", "problem": name, "kind": kind} for name, kind in (("a", None), ("b", "identical"))],
+    )
+    ended = dict(db_session.execute(select(CheckOperator.problem, CheckOperator.ended_at.is_not(None))).all())  # type: ignore[arg-type]  # rows are pairs
+    assert ended == {"a": False, "b": True}
+    assert [(kernel, problem) for _, kernel, problem in waiting] == [("gemm", "a")]
 
 
 def test_a_check_without_changed_code_ends_as_it_is_prepared(db_session: Session) -> None:
