@@ -7,11 +7,12 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
+from tests.worker.fixtures import open_regression
 from tilewatch.db import fact_writes
 from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.lifecycle import actions, suspicions
 from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
-from tilewatch.db.models import Run, Suspicion, Sweep, Verdict
+from tilewatch.db.models import Regression, Replay, Run, Suspicion, Sweep, Verdict
 from tilewatch.db.worker_reads.judging import Scope
 
 TONIGHT = 7
@@ -92,3 +93,27 @@ def test_the_first_outcome_of_a_suspicion_stays(db_session: Session) -> None:
     scope = Scope(planned.submission_id, 0, "", TONIGHT, "tilewatch", "b200", "sm_100", "measured")
     assert suspicions.close_older(db_session, scope, "too late") == 0
     assert list_outcomes(db_session) == {earlier: ("confirmed", "replays show it"), other: ("open", "+5.0%")}
+
+
+def test_a_run_has_one_suspicion_which_is_found_by_its_number(db_session: Session) -> None:
+    run_id, _ = suspect(db_session, 1)
+    found = suspicions.find_id_of_run(db_session, run_id)
+    assert found is not None
+    assert db_session.get_one(Suspicion, found).run_id == run_id
+    assert suspicions.find_id_of_run(db_session, 4711) is None
+
+
+def test_a_replay_is_stored_once_and_its_launches_are_counted_once(db_session: Session) -> None:
+    number = open_regression.regress(db_session)
+    regression = db_session.get_one(Regression, number)
+    run_id, _ = suspect(db_session, 2)
+    suspicion_id = suspicions.find_id_of_run(db_session, run_id)
+    row = {"kernel": "k", "problem": "p", "gpu_model": "b200", "axis": "commit", "gpu_s": 2.0, "origin": "measured"}
+    row |= {"good_commit_id": regression.good_commit_id, "bad_commit_id": regression.bad_commit_id}
+    of = {**row, "suspicion_id": suspicion_id}
+    for key, held, times in (("a", of, [1.0, 2.0]), ("a", of, [3.0]), ("b", of, [4.0]), ("c", row, [5.0])):
+        suspicions.write_replay(db_session, key, held, good_us=times, bad_us=times)
+    db_session.expire_all()
+    assert db_session.get_one(Suspicion, suspicion_id).launches == 3
+    stored = db_session.execute(select(Replay.key, Replay.good_us, Replay.failure).order_by(Replay.key)).all()
+    assert [tuple(each) for each in stored] == [("a", [1.0, 2.0], None), ("b", [4.0], None), ("c", [5.0], None)]
