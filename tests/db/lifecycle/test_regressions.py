@@ -165,6 +165,12 @@ def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_sessio
         ("grace", "mark right", "expected", "expected"),
         ("grace", "mark wrong", "expected", "expected"),
     ]
+    regressions.edit(db_session, number, "ada", "owner", None)
+    regressions.edit(db_session, number, "ada", "note", " ")
+    notes = list(db_session.scalars(select(RegressionEvent.note).order_by(RegressionEvent.id)))[1:]
+    said = ["looking", "grace", "the swizzle", "https://example.org/1", None, "not yet", "bought accuracy", None, None]
+    assert notes == [*said, "nobody", None]
+    assert (one(db_session, number).owner, one(db_session, number).note) == (None, None)
 
 
 @pytest.mark.parametrize(
