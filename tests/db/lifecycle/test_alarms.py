@@ -46,6 +46,7 @@ def test_a_failure_opens_an_alarm_unless_one_of_its_kind_and_subject_is_open(db_
     details, keys = zip(*db_session.execute(about), strict=True)
     assert details == ("first", "third")
     assert all(key.split("/")[:2] == [nightly, alarms.digest("a/b")] for key in keys)
+    assert alarms.digest("tilewatch") == "ceccaf7b", "stored keys contain it: the first letters of sha256sum"
 
 
 def test_an_alarm_with_a_known_key_is_not_opened_again(db_session: Session) -> None:
