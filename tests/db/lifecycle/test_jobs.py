@@ -89,6 +89,12 @@ def test_the_most_urgent_job_of_a_queue_is_taken_whatever_the_message_names(db_s
     assert _claimed(db_session, elsewhere) == elsewhere
 
 
+def test_no_two_priorities_are_equal_and_a_replay_is_the_most_urgent() -> None:
+    order = (Priority.CONFIRM, Priority.BISECT, Priority.MANUAL, Priority.NIGHTLY, Priority.BACKFILL)
+    assert list(order) == sorted(Priority.__members__.values())
+    assert len(set(order)) == len(order)
+
+
 def test_messages_go_out_in_the_order_of_urgency(db_session: Session) -> None:
     nightly, manual = (
         one_commit.job(db_session, "nightly"),
