@@ -1,12 +1,16 @@
 """While Postgres is away an act is tried again, ever more slowly, and its result is returned once it is committed."""
 
+import errno
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from tilewatch.kernels.compiling.store import StoreError
+from tilewatch.worker.git.clones import FetchFailed
 from tilewatch.worker.queue import outage
-from tilewatch.worker.queue.outage import FIRST_WAIT_S, LONGEST_WAIT_S, once_postgres_is_back
+from tilewatch.worker.queue.outage import FIRST_WAIT_S, LONGEST_WAIT_S, NotNow, once_postgres_is_back, passing
 
 NOBODY = "postgresql+psycopg://nobody@127.0.0.1:1/none"
 
@@ -44,3 +48,22 @@ def test_the_result_is_that_of_the_attempt_that_was_committed(
 
     assert once_postgres_is_back(database_url, act) == 7
     assert len(waits) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (NotNow("the GPU is busy"), "the GPU is busy"),
+        (StoreError("the store is away"), "the store is away"),
+        (FetchFailed("no route to host"), "no route to host"),
+        (OSError(errno.ENOSPC, "full", "/data/a"), "no space is left for /data/a"),
+        (OSError(errno.EDQUOT, "full"), "no space is left for a file"),
+        (OSError(errno.EACCES, "closed", "/data/a"), None),
+        (ValueError("the kernel is wrong"), None),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_an_error_that_passes_by_itself_has_a_sentence_and_others_have_none(
+    error: Exception, sentence: str | None
+) -> None:
+    assert passing(error) == sentence
