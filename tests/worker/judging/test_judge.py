@@ -14,6 +14,7 @@ from sqlalchemy import TextClause, delete, func, select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
+from tests.db.fixtures.leases import ENDED_LEASE
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_for
 from tests.worker.fixtures.nights import FIRST_NIGHT, do_nights, read_verdicts, submit_night
