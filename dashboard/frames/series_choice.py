@@ -64,7 +64,7 @@ def name_sweeps(sweeps: pd.DataFrame) -> dict[str, int]:
 def find_name(named: Mapping[str, int], commit: str, submission: str) -> str | None:
     """Returns the name of a sweep of the commit, preferably from `submission`; None without a sweep."""
     of_commit = [name for name in named if name.startswith(commit)]
-    of_submission = (name for name in of_commit if submission and name.endswith(f", {submission}"))
+    of_submission = (name for name in of_commit if name.endswith(f", {submission}"))
     return next(of_submission, next(iter(of_commit), None))
 
 

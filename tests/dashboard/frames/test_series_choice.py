@@ -63,6 +63,8 @@ def test_without_any_series_there_is_an_empty_list_with_its_columns() -> None:
 )
 def test_a_branch_is_drawn_beside_its_main_line(key: tuple[str, str, str, str], is_shown: bool) -> None:
     assert is_drawn(key, [("tilewatch", "gemm", "b", "h200"), ("tilewatch", "gemm", "a", "h200")]) is is_shown
+    assert is_drawn(key, [key])
+    assert not is_drawn(("tilewatch", *key[1:]), [("tilewatch (branch wider)", *key[1:])])
 
 
 def make_sweep(sha: str, **changes: Any) -> dict[str, Any]:
