@@ -164,6 +164,7 @@ def test_the_door_opens_for_who_may_browse_and_has_the_button_of_the_visitor(
     monkeypatch.delenv("TILEWATCH_ANONYMOUS", raising=False)
     app = at_the_door(door, secrets, user)
     assert not app.exception
+    assert app.user == user, "nobody is signed out without a click"
     assert [button.label for button in app.button] == buttons
     shown = [each.value for each in (*app.title, *app.caption, *app.info, *app.error)]
     assert [words.endswith(end) for words, end in zip(shown, told, strict=True)] == [True] * len(told)
