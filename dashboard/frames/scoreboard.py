@@ -71,7 +71,7 @@ class GpuScore:
         if len(self.line) < 2:
             return None
         due = self.line[-1].at - WEEK
-        return next((place for place in reversed(self.line[:-1]) if place.at <= due), self.line[0])
+        return next((place for place in reversed(self.line) if place.at <= due), self.line[0])
 
 
 def compares_like_with_like(kernel: str, baseline: str | None) -> bool:
