@@ -65,6 +65,9 @@ def test_a_new_operator_moves_no_earlier_place_of_the_line() -> None:
 def test_an_operator_that_was_not_measured_keeps_its_last_ratio() -> None:
     found = score(series("a", [0.8, 0.8, 0.8], [2, 1, 0]), series("b", [0.8, 1.0], [2, 0]))
     assert [place.ratio for place in found.line] == pytest.approx([0.8, 0.8, math.sqrt(0.8)])
+    commit = commits(3).iloc[1]
+    middle = found.line[1]
+    assert (middle.at, middle.sha, middle.subject) == (commit["committed_at"], commit["sha"], commit["subject"])
 
 
 def test_the_line_begins_where_half_of_the_series_were_measured() -> None:
