@@ -12,7 +12,7 @@ ARCH = "sm_90"
 
 INSTRUCTION_BYTES = 16
 OPCODE = 0xFFF
-MMAS = frozenset((0x9F0, 0x9F3))
+MMAS = (0x9F0, 0x9F3)
 """Low 12 bits of the opcodes of HGMMA and QGMMA, as `nvdisasm -hex` of nvcc 13.5 shows them (2026-11-22). IGMMA and
 BGMMA are missing, because no kernel of the library has them."""
 
