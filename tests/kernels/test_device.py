@@ -228,6 +228,22 @@ def test_a_gpu_that_cutile_cannot_compile_for_is_refused(tmp_path: Path, monkeyp
         find_gpu()
 
 
+@pytest.mark.parametrize(
+    ("name", "slug", "has_rate"),
+    [("NVIDIA H200", "h200", True), ("NVIDIA GeForce RTX 5070 Ti", "geforce-rtx-5070-ti-sm_90", False)],
+)
+def test_a_gpu_of_this_machine_is_a_known_model_or_one_without_rates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, slug: str, has_rate: bool
+) -> None:
+    write_nvidia_smi(tmp_path, f"echo '0, GPU-1, {name}, 580.159, 9.0'")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    gpu = find_gpu()
+    assert (gpu.index, gpu.uuid, gpu.name, gpu.driver) == (0, "GPU-1", name, "580.159")
+    assert gpu.model is not None
+    assert (gpu.model.slug, gpu.model.fp8_tflops is not None) == (slug, has_rate)
+
+
 @pytest.fixture
 def three_of_four_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose nvidia-smi does not list GPU 2."""
