@@ -49,6 +49,16 @@ def test_after_its_turn_a_check_still_goes_before_a_backfill(db_session: Session
     assert claim(db_session, f"{WORKER}#7") == "check 1"
 
 
+def test_a_check_goes_after_replays_and_before_sweeps(db_session: Session) -> None:
+    check_id = make_check(db_session)
+    for priority in reversed(Priority):
+        add(db_session, priority.name, priority)
+        add(db_session, f"check {priority.name}", priority, check_id)
+    order = [claim(db_session, f"{WORKER}#7") for _ in range(2 * len(Priority))]
+    checks_of_all = [f"check {priority.name}" for priority in reversed(Priority)]
+    assert order == ["CONFIRM", "BISECT", *checks_of_all, "MANUAL", "NIGHTLY", "BACKFILL"]
+
+
 def make_check(opened: Session) -> int:
     fact_writes.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
     for name in (WORKER, "gpu1@node"):
