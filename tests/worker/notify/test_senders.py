@@ -71,6 +71,13 @@ def test_a_webhook_gets_the_fields_of_a_message_under_its_key(web: Receiver) -> 
     assert asked.json == {name: getattr(MESSAGE, name) for name in ("key", "kind", "subject", "body", "link")}
 
 
+def test_a_webhook_that_cannot_be_reached_is_tried_again() -> None:
+    with receiver() as gone:
+        pass
+    expected = SendResult("the webhook cannot be reached (ConnectionError)", again=True)
+    assert Webhook(gone.url).send(MESSAGE) == expected
+
+
 @pytest.mark.parametrize(
     ("asked_s", "wait_s"), [(None, None), (-1.0, 0.0), (0.0, 0.0), (61.0, 61.0), (86_400.0, 86_400.0), (1e9, 86_400.0)]
 )
