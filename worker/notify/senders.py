@@ -169,9 +169,10 @@ def requested_wait_s(answer: requests.Response, now: dt.datetime) -> float | Non
         return float(retry_after)
     if retry_after:
         try:
-            return (email.utils.parsedate_to_datetime(retry_after) - now).total_seconds()
+            until = email.utils.parsedate_to_datetime(retry_after)
         except ValueError:
             return None
+        return (until.replace(tzinfo=until.tzinfo or dt.UTC) - now).total_seconds()
     reset = answer.headers.get("X-RateLimit-Reset", "")
     if answer.headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
         return float(reset) - now.timestamp()

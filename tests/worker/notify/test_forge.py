@@ -130,6 +130,8 @@ def test_a_limit_is_respected_for_as_long_as_it_says(hub: Hub) -> None:
         ({}, None),
         ({"Retry-After": "30"}, 30),
         ({"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}, 60),
+        ({"Retry-After": "Sat, 21 Nov 2026 12:01:00 -0000"}, 60),  # a date without a zone for Python
+        ({"Retry-After": "Sat, 21 Nov 2026 13:01:00 +0100"}, 60),
         ({"Retry-After": "soon"}, None),
         ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(NOW.timestamp()) + 90)}, 90),
         ({"X-RateLimit-Remaining": "5", "X-RateLimit-Reset": str(int(NOW.timestamp()) + 90)}, None),
