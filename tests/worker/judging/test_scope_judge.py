@@ -71,8 +71,11 @@ def test_the_newest_of_several_expected_levels_counts() -> None:
     levels = [ExpectedLevel(*HERE[:2], None, NEW_AT + later) for later in (1, 3, 2, 4)]
     judge.start_levels(levels, NEW_AT + 3)
     assert judge._detector.state.series[0].level_since == NEW_AT + 3
+    replays = judge._detector.state.series[0].replays
+    judge.start_levels(levels, NEW_AT + 3)
     judge.start_levels(levels[:1], NEW_AT + 3)
     assert judge._detector.state.series[0].level_since == NEW_AT + 3
+    assert judge._detector.state.series[0].replays is replays, "a level that has started loses no replays"
 
 
 def test_the_first_night_moves_in_steps_of_sixty_nights_to_at_most_180_back() -> None:
