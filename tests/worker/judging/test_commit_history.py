@@ -221,7 +221,9 @@ def test_a_change_lies_between_the_nearest_tested_commits(
         for a, b in ((10, 12), (14, 16))
     ]
     history = History(db_session, None, SCOPE, ())
-    assert history.find_range(SERIES, first_bad, facts, last_good) == tuple(10 * each for each in ends)
+    for in_any_order in (facts, facts[::-1]):
+        found = history.find_range(SERIES, first_bad, in_any_order, last_good)
+        assert found == tuple(10 * each for each in ends)
 
 
 def test_a_commit_with_the_old_machine_code_is_before_the_change(db_session: Session) -> None:
