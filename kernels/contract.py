@@ -93,7 +93,7 @@ class ShortList:
 class Kernel:
     """A kernel of a library file, with everything that a sweep of its configs needs.
 
-    entry      the `cuda.tile.kernel`. Its `scalars`, `constants` and `arrays` may be mixed; each kind is in order
+    entry      the `cuda.tile.kernel`. Its `scalars`, `constants` and `arrays` may be mixed, but each keeps its order
     problems   the input sizes on which the kernel is swept
     parse      text -> the Problem that the text names; raises BadProblem if there is none
     space      architecture ("sm_90") -> Space

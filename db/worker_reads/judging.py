@@ -218,7 +218,7 @@ def is_settled(session: Session, scope: Scope) -> bool:
 
 
 def list_unjudged_nights(session: Session, submission_id: int | None = None) -> list[UnjudgedNight]:
-    """Lists submissions with unjudged runs and without open jobs other than compile jobs."""
+    """Lists submissions that have unjudged runs and whose open jobs, if any, only compile."""
     other = aliased(Job)
     is_worked_on = exists().where(
         other.submission_id == Sweep.submission_id, other.kind != "compile", other.state.in_(OPEN_JOB)

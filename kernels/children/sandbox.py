@@ -73,7 +73,7 @@ class Level(str, Enum):  # noqa: UP042 - an owner's Python may be 3.10, which ha
 
 
 class Apart(Enum):
-    """Says when a separate process must time the kernels that host code launches."""
+    """A rule for when a kernel is timed in another process than its host code."""
 
     ALWAYS = "always"
     STATED = "unless a watch file says why not"

@@ -1,6 +1,6 @@
 """Kills a compiler that takes too much resident memory or CPU time.
 
-RLIMIT_DATA cannot replace this check, because it counts reserved memory: 1.25 GiB sufficed on 2 cores, but not on 16.
+RLIMIT_DATA counts reserved memory too: a limit of 1.25 GiB was enough on 2 cores, and too low on 16.
 On a busy machine, 120 of 1,002 compilations took over 15 s, but at most 5.4 s of CPU time (2026-11)."""
 
 import contextlib

@@ -608,7 +608,7 @@ def _rows(text: str, *, empty_blocks: bool) -> Problem:
 
 
 def parse_room(text: str) -> Problem:
-    """Reads "32x192x6144x7168": 32 groups with room for ROOM rows, of which about 192 are used, N=6144, K=7168."""
+    """Reads "32x192x6144x7168": 32 groups of about 192 rows, N=6144, K=7168. Arrays hold ROOM rows per group."""
     found = parse_ends(text)
     if found.sizes["rows"] * 1.3 > ROOM:
         raise BadProblem(f"problem {text}: {found.sizes['rows']} rows expected, but a group has room for {ROOM}")

@@ -1,4 +1,4 @@
-"""Finds submodules and Git LFS pointers, because nightly runs check out commits without their files."""
+"""Finds submodules and Git LFS pointers. Nightly runs check out neither submodules nor LFS files."""
 
 import re
 import subprocess

@@ -110,7 +110,7 @@ class _DriverCalls:
                 yield name_code(code), functools.partial(varied_calls.call_with_gradients, call, varied, is_function)
 
     def _list_candidates(self) -> list[_Entered]:
-        """Returns running functions that may be host code, outermost first, but those of the test or script last."""
+        """Returns running functions that may be host code, outermost first. Functions of the test itself come last."""
         taking = [each for each in self.entered if any(map(_has_array, each.given.values()))]
         own = [each for each in taking if _find_file(each.frame.f_code) == self.driver]
         return [*(each for each in taking if each not in own), *own]

@@ -94,7 +94,7 @@ def on_meta() -> Iterator[None]:
 
 
 def _make(function: Callable[..., Any], given: Any) -> Any:
-    """Returns the result of a function that gets no tensor with values, such as torch.arange."""
+    """Returns the result of a function that makes a tensor, such as torch.arange."""
     import torch
 
     found = _call(function, given, "meta")

@@ -34,7 +34,7 @@ Revision = Annotated[
 
 @dataclass(frozen=True)
 class Act:
-    """The first argument of an operation that changes something: the settings, and the holder of the caller's token."""
+    """The settings, and the holder of the token of a caller who changes something."""
 
     settings: Settings
     holder: Holder

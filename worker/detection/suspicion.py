@@ -29,7 +29,7 @@ class ScopeEvidence:
 
 
 def weigh_evidence(scan: Scan, weighed: Floats, precisions: Floats, by_code: Floats, policy: Policy) -> ScopeEvidence:
-    """Returns the log-odds of a change by night and series, with the evidence from nightly times."""
+    """Returns the evidence for a change of each series in each night, as log-odds."""
     ages = len(scan.steps)
     rows = slice(-1, -ages - 1, -1)
     night_precisions = 1.0 / (scan.variances * scan.noise**2)

@@ -20,8 +20,7 @@ config were up to 0.4 % apart in three sessions of one H200."""
 
 @dataclass(frozen=True)
 class NodeSuspicion:
-    """A change that the node `here` or its driver may have caused. `there` is the node to compare with, `moved` is the
-    relative change since the run `before`, and `apart` is log(time here / time there) with the old driver."""
+    """A change of a time that the node `here` or its new driver may have caused. `there` is a node to compare with."""
 
     point: Point
     before: NightBefore

@@ -113,7 +113,7 @@ def _list_uncovered(problems: Sequence[str]) -> list[list[str]]:
 
 
 def _replace_rows(tables: ShippedTables, state: TableState, sweeps: Sweeps, dashboard_url: str) -> str:
-    """Returns the text of the table's file with the slow rows replaced."""
+    """Returns the text of a tuned table in which the new winners replace slow configs."""
     stale = {each.problem: each for each in state.stale}
     near = [each for each in sweeps.winners if (each.kernel, each.gpu_model) == state.key]
     copied = ShippedTables(tables.path, tables.text, json.loads(tables.text))

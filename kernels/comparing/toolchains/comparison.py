@@ -37,7 +37,7 @@ OnProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ComparisonWanted:
-    """The settings of a comparison of toolchains. `names` begins with the base. `fail_over` is a fraction."""
+    """The settings of a comparison of toolchains. The first name is the base. Slowdowns over `fail_over` fail."""
 
     names: tuple[str, ...]
     toolchains: Path

@@ -40,7 +40,7 @@ def name_driver(driver: str) -> str:
 
 
 def list_ladders(report: ToolchainReport) -> tuple[OperatorLadder, ...]:
-    """Lists the losses that were split among dependencies, the largest first."""
+    """Lists slower operators with each dependency's part of the slowdown, the largest slowdown first."""
     found = [
         OperatorLadder(kernel, problem, gpu_model, head.name, ladder)
         for gpu_model in report.gpus

@@ -1,4 +1,4 @@
-"""Makes the mixes of base and head (rungs) that show which dependency made a kernel slower."""
+"""Makes toolchains between base and head, to find the dependency that made a kernel slower."""
 
 from pathlib import Path
 

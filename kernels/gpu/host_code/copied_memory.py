@@ -98,7 +98,7 @@ class CopiedMemory:
         self.expect_writes(places[turn])
 
     def restore_changed(self, turns: Sequence[int]) -> int | None:
-        """Restores changed inputs. Returns the number of one changed input, or None."""
+        """Restores changed inputs. Returns the index of the first changed input; None without any."""
         changed = _restore_changed([each for each in self._places.values() if each.key[0] in turns])
         return changed[0].key[1] if changed else None
 

@@ -1,4 +1,4 @@
-"""Fills the module `torch`, which `import torch` finds if PyTorch is not installed.
+"""Defines the stand-in for `torch` that host code imports if PyTorch is not installed.
 
 With it, 157 of 183 kernels of TileGym 75a1430 and cutile-python 9c3ee3c are traced for sm_90 (2026-11-28)."""
 

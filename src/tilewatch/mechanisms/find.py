@@ -30,7 +30,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A likely reason why a kernel's speed changed. `most` is the largest ratio of times that it explains, if known."""
+    """A likely reason why a kernel's speed changed. `most` is the largest slowdown that it can explain, as a ratio."""
 
     kind: str
     name: str
