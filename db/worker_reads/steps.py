@@ -95,7 +95,7 @@ class LastSweep:
 
 
 def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> list[str]:
-    """Lists the GPU models that have a worker or a measured run. `lately` means within RETIRED_AFTER."""
+    """Lists the GPU models that have a worker or a measured run, within RETIRED_AFTER if `lately`."""
     workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     # A worker that restarts has no row for seconds, so its runs count too.
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")

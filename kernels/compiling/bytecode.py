@@ -54,7 +54,7 @@ def read_sections(bytecode: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _drop_position(string: bytes) -> bytes:
-    """Returns a length-prefixed string. In the name of an inlined function, the source position is left out."""
+    """Returns a string with its length in front. Removes the source position from an inlined function's name."""
     helper = HELPER.fullmatch(string)
     kept = helper[1] + helper[2] if helper else string
     return len(kept).to_bytes(8, "little") + kept

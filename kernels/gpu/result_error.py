@@ -48,7 +48,7 @@ FLT_MAX, DBL_MAX = "3.402823466e+38f", "1.7976931348623157e308"
 
 @dataclass(frozen=True)
 class Reference:
-    """The values that a result must have, on the GPU. NaN means that any value is accepted."""
+    """The correct values of a result, as an array on the GPU. NaN means that any value is accepted."""
 
     values: Any
     scale: float  # largest finite magnitude; 0 for int64

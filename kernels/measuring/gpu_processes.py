@@ -79,7 +79,7 @@ class GpuProcesses:
         """False if an exception may have left a process's answer unread."""
 
     def plan(self, preparations: Sequence[Preparation]) -> None:
-        """Announces the next problems in order, so that one library process can describe several problems."""
+        """Stores the problems that will be measured next, so that one library process can prepare several."""
         self._planned = preparations
 
     def start_sides(self) -> None:

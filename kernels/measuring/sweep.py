@@ -129,7 +129,7 @@ class GpuChild:
         return TrialResult(cubin.config, "timed", timed, median_interval(timed).median, answer["error"])
 
     def forget(self, identity: int) -> None:
-        """Removes a config that passed the check but killed the process later."""
+        """Removes a config that killed the process, so that the sweep times it no more."""
         self._checked.pop(identity, None)
         self.close()
 

@@ -55,7 +55,7 @@ def _class_with_values() -> type:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """Replaces tensors on "cuda" by tensors of this module inside the context."""
+    """Inside the context, PyTorch makes tensors without data when host code asks for device "cuda"."""
     import torch
     from torch.overrides import TorchFunctionMode
 

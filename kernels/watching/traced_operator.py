@@ -254,7 +254,7 @@ class TracedOperator:
         return tuple(to_launch(each) for each in self._run(config).launches)
 
     def find_shipped(self, launched: Sequence[tuple[CompilableLaunch, ...]]) -> PlainConfig | None:
-        """Returns the host code's default config, or None. `launched` has each config's launches."""
+        """Returns the config that launches the same as the host code's default, or None without one."""
         found = [[each.identity for each in launches] for launches in launched]
         return self.configs[found.index(self._shipped)] if self._shipped in found else None
 

@@ -1,4 +1,4 @@
-"""Defines the metrics time, span and graph. The series of span and graph have names such as "softmax span"."""
+"""Defines the three ways of timing an operator. A series other than "time" has a name such as "softmax span"."""
 
 from typing import Literal, get_args
 

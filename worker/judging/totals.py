@@ -99,7 +99,7 @@ def _sums(parts: Sequence[Part], samples_us: Sequence[Sequence[float]]) -> list[
 
 
 def _toolchain(parts: Sequence[Part]) -> dict[str, str]:
-    """Returns the versions that measured a total, and a hash of its list of series."""
+    """Returns the versions of the packages that were used for a total, and a hash of the added series."""
     names = sorted({name for part in parts for name in part.run.toolchain})
     added = _sha256([[part.sweep.kernel, part.sweep.problem, part.weight] for part in parts])[:8]
     versions = {name: _joined(part.run.toolchain.get(name, "none") for part in parts) for name in names}

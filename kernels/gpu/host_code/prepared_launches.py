@@ -242,7 +242,7 @@ class PreparedLaunches:
         raise AssertionError(f"{baseline} solves nothing on set {turn}, with slack {slack}")
 
     def _judge(self, results: _Results, turn: int) -> ResultError:
-        """Returns the error of the results for input set `turn`."""
+        """Compares the results for input set `turn` with the correct results, and returns the largest error."""
         pairs = zip(results, self.expected[turn], strict=False)
         return judge(
             Result(str(number), values, dtype, wanted, find_tolerance(dtype) if stated is None else stated)
