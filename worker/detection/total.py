@@ -66,14 +66,16 @@ def judge_total(parts: Sequence[JudgedPart], policy: Policy) -> TotalVerdict:
     )
     named = _named(parts, moves)
     is_change = abs(size) >= policy.min_change and (low > 0 or high < 0)
+    added = f"the changes of its parts add up to {size:+.1%} ({low:+.1%} to {high:+.1%})"
     if is_change and abs(size) > known:  # undecided series with an interval cannot undo it
         name: VerdictName = "regression" if size > 0 else "improvement"
-        reason = f"the changes of its parts add up to {size:+.1%} ({low:+.1%} to {high:+.1%}): {named}"
+        reason = f"{added}: {named}"
         largest = max(moves, key=lambda number: abs(moves[number]))
         return TotalVerdict(name, size, low, high, *numbers, reason, largest)
     if open_size >= policy.min_change:
         return TotalVerdict("undecided", *_night(parts, shares), *numbers, _open(parts, open_size), None)
-    reason = f"its parts together changed it by less than {policy.min_change:.1%}" + (f": {named}" if named else "")
+    small = f"its parts together changed it by less than {policy.min_change:.1%}"
+    reason = ": ".join(filter(None, (small if abs(size) < policy.min_change else f"{added}, maybe to none", named)))
     return TotalVerdict("unchanged", *_night(parts, shares), *numbers, reason, None)
 
 

@@ -122,6 +122,17 @@ def test_the_reason_names_the_three_parts_that_changed_the_total_most() -> None:
     assert "more" not in judge_total(parts[1:], POLICY).reason
 
 
+def test_a_change_of_a_total_that_may_be_none_is_not_said_to_be_small() -> None:
+    """Two parts with opposite changes: the intervals of both are wide, so that of the total contains 0."""
+    parts = [
+        JudgedPart("slow", 110.0, "regression", 0.1, 0.02, 0.18, 0.01, 9),
+        JudgedPart("fast", 92.0, "improvement", -0.08, -0.16, -0.005, 0.01, 9),
+    ]
+    total = judge_total(parts, POLICY)
+    assert total.verdict == "unchanged"
+    assert total.reason.startswith("the changes of its parts add up to +1.0% (-4.6% to +6.6%), maybe to none: slow by")
+
+
 def test_a_part_that_changed_by_no_known_number_is_not_counted() -> None:
     """A node may have slowed a series that has no history on it."""
     on_new_node = replace(SLOWER, change=None, low=None, high=None, noise=None)
