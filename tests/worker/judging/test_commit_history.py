@@ -47,13 +47,18 @@ def test_commits_farther_back_than_the_clone_is_read_have_no_positions(
     assert _find_first_parents(tmp_path / "r", eight, known) == {5: five, 6: six, 7: seven}
 
 
-def test_commits_that_lead_to_one_that_left_the_branch_are_those_of_its_own_line(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
+def make_replaced_branch(folder: Path) -> tuple[str, list[str], list[str]]:
+    """Makes a history whose commits 2 to 4 were replaced. Returns commit 1, the replaced and the new ones."""
     (one,) = odd_histories.make(folder)
     git(folder, "switch", "--quiet", "--create", "left")
     left = [add(folder, f"left {number}") for number in (2, 3, 4)]
     git(folder, "switch", "--quiet", "main")
-    new = [add(folder, f"new {number}") for number in (2, 3, 4, 5, 6, 7)]
+    return one, left, [add(folder, f"new {number}") for number in (2, 3, 4, 5, 6, 7)]
+
+
+def test_commits_that_lead_to_one_that_left_the_branch_are_those_of_its_own_line(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    one, left, new = make_replaced_branch(folder)
     assert _find_first_parents(folder, new[-1], {1: one, 4: left[-1]}) == {2: left[0], 3: left[1]}
     both = {1: one, 4: left[-1], 7: new[-1]}
     assert _find_first_parents(folder, new[-1], both) == {2: left[0], 3: left[1], 5: new[3], 6: new[4]}
@@ -138,11 +143,7 @@ def test_the_builds_between_two_are_all_positions_or_those_on_the_path_if_the_cl
 ) -> None:
     """Commits 2 to 4 were measured on a branch that was replaced since."""
     folder = tmp_path / "r"
-    (one,) = odd_histories.make(folder)
-    git(folder, "switch", "--quiet", "--create", "left")
-    left = [add(folder, f"left {number}") for number in (2, 3, 4)]
-    git(folder, "switch", "--quiet", "main")
-    new = [add(folder, f"new {number}") for number in (2, 3, 4, 5, 6, 7)]
+    one, left, new = make_replaced_branch(folder)
     nights = [Night(1, 1, one, 1), Night(2, 2, left[-1], 4), Night(3, 3, new[-1], 7)]
     scope = replace(SCOPE, sha=new[-1], position=7)
     history = History(db_session, folder, scope, nights)

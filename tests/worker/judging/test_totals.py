@@ -290,12 +290,19 @@ def test_the_verdict_on_a_total_names_the_commits_of_the_part_that_changed_it_mo
     assert found.reason.startswith("the changes of its parts add up" if any(changes) else "its parts together")
 
 
+def measure_part(opened: Session, parts: int) -> tuple[Scope, int]:
+    """Stores a run of one of a total's parts. Returns the scope of the night, and the run's id."""
+    planned = one_commit.submit(opened)
+    sweep = opened.get_one(Sweep, planned.sweep_id)
+    sweep.parts_of = {"decode": {"weight": 28.0, "parts": parts}}
+    run_id = one_commit.measure(opened, planned)
+    return Scope(
+        planned.submission_id, sweep.commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured"
+    ), run_id
+
+
 def test_a_total_is_judged_once_it_is_written_and_all_its_parts_are_judged(db_session: Session) -> None:
-    planned = one_commit.submit(db_session)
-    sweep = db_session.get_one(Sweep, planned.sweep_id)
-    sweep.parts_of = {"decode": {"weight": 28.0, "parts": 1}}
-    run_id = one_commit.measure(db_session, planned)
-    scope = Scope(planned.submission_id, sweep.commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    scope, run_id = measure_part(db_session, parts=1)
 
     def judge() -> list[tuple[str, str]]:
         totals.judge(db_session, scope, Policy(name="strict"))
@@ -317,10 +324,6 @@ def test_a_total_is_judged_once_it_is_written_and_all_its_parts_are_judged(db_se
 
 
 def test_a_total_that_is_not_written_is_not_judged(db_session: Session) -> None:
-    planned = one_commit.submit(db_session)
-    sweep = db_session.get_one(Sweep, planned.sweep_id)
-    sweep.parts_of = {"decode": {"weight": 28.0, "parts": 2}}
-    run_id = one_commit.measure(db_session, planned)
-    scope = Scope(planned.submission_id, sweep.commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    scope, run_id = measure_part(db_session, parts=2)
     totals.judge(db_session, scope, Policy())
     assert db_session.scalars(select(Verdict.run_id)).all() == [run_id]
