@@ -24,6 +24,7 @@ class KeptProcess:
     def take(self, group: Hashable, start: Callable[[], ChildProcess]) -> ChildProcess:
         """Returns the kept process if its group is `group`, and otherwise a new process."""
         with self._lock:
+            self._stop_timer()
             kept, self._process = self._process, None
         if kept is not None and group == self._group:
             with contextlib.suppress(ChildDied, ChildHung):  # somebody may have ended it

@@ -242,6 +242,7 @@ def test_only_one_fit_process_is_kept_until_its_own_timer_ends_it(monkeypatch: p
     assert [each.events for each in timers] == [["start", "cancel"], ["start"]]
     assert kept.take("a commit", pytest.fail) is second
     assert second.events[1:] == ["start timer"]
+    assert timers[1].events == ["start", "cancel"], "it must not end the process that is put back next"
     kept.put_back("a commit", second)  # type: ignore[arg-type]
     assert kept.take("another commit", lambda: first) is first  # type: ignore[arg-type, return-value]
     assert second.events[2:] == ["is fit", "close"]
