@@ -64,7 +64,7 @@ class TimingRun(Generic[Work]):
             self._launch_until(bench, look, is_spent)
 
     def _launch_until(self, bench: LaunchBench[Work], launches: int, is_spent: Callable[[], bool]) -> None:
-        waiting = [key for key in self.list_open() if self._count(key) < launches]
+        waiting = _put_together([key for key in self.list_open() if self._count(key) < launches])
         for start in range(0, len(waiting), PAIRS_AT_ONCE):
             part = waiting[start : start + PAIRS_AT_ONCE]
             while todo := [key for key in part if self._count(key) < launches and self._is_open(key)]:
@@ -100,6 +100,12 @@ class TimingRun(Generic[Work]):
     def _rank(self, key: Key) -> float:
         verdict = self.timings[key].judge(self._design)
         return -math.inf if verdict is None else -verdict.change
+
+
+def _put_together(keys: Sequence[Key]) -> list[Key]:
+    """Returns the pairs in order, but all pairs of a problem with its first one. A bench may launch them together."""
+    places = {key[:2]: place for place, key in reversed(list(enumerate(keys)))}
+    return sorted(keys, key=lambda key: places[key[:2]])
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:

@@ -55,6 +55,17 @@ def test_every_pair_is_launched_once_before_the_worst_get_more() -> None:
     assert bench.processes[1] == ["103", "101", "100"]
 
 
+def test_all_pairs_of_a_problem_are_launched_next_to_each_other() -> None:
+    """A bench launches neighbours of one base together."""
+    side = ReplaySide(Path("/library"), Cubin(CONFIG, "key", "k"))
+    works = [PairWork(kernel, "1x1", side, side, label=label) for label in ("b", "c") for kernel in ("100", "103")]
+    run = TimingRun(works, Design(len(works)), lambda *_: None, is_sure=is_answered)
+    bench = ScriptedBench()
+    run.run(bench, lambda: len(bench.processes) > 3)
+    assert bench.processes[0] == ["100", "100", "103", "103"]
+    assert bench.processes[1] == ["103", "103", "100", "100"]
+
+
 def test_all_answers_become_sure_and_then_nothing_is_launched() -> None:
     run, bench = make_run(["100", "103"]), ScriptedBench()
     run.run(bench, lambda: False)

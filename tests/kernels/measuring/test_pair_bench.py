@@ -50,6 +50,10 @@ def work(rig: Rig, base: Cubin, head: Cubin, problem: str = PROBLEM, library: Pa
     return PairWork(rig.kernel, problem, ReplaySide(library, base), ReplaySide(library, head))
 
 
+def label_heads(base: PairWork, heads: Mapping[str, Cubin]) -> list[PairWork]:
+    return [replace(base, head=ReplaySide(LIBRARY, head), label=label) for label, head in heads.items()]
+
+
 def list_times(results: Sequence[LaunchResult]) -> list[tuple[float, float]]:
     return [(each.base_us, each.head_us) for each in results if isinstance(each, Launched)]
 
@@ -109,6 +113,71 @@ def test_one_library_process_serves_all_pairs_and_has_ended_before_any_is_launch
     assert list_asked(asked, "take reference") == ["gpu 1"] * 3
     assert set(list_asked(asked, "trial")) == {"gpu 1"}
     assert asked.index(("library 2", "end")) < asked.index(("gpu 1", "trial"))
+
+
+def test_heads_of_one_base_are_timed_in_one_launch_of_as_many_rounds(
+    rig: Rig, bench: PairBench, asked: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[int] = []
+    ask = gpu_processes.GpuProcesses.ask
+
+    def note(self: gpu_processes.GpuProcesses, request: Mapping[str, Any], **named: Any) -> dict[str, Any]:
+        rounds.extend(request[each] for each in ("rounds",) if request["ask"] == each)
+        return ask(self, request, **named)
+
+    monkeypatch.setattr(gpu_processes.GpuProcesses, "ask", note)
+    pair = work(rig, rig.cubin(1, 1_000.0), rig.cubin(2, 1_000.0))
+    heads = {"b": rig.cubin(2, 1_000.0), "c": rig.cubin(4, 1_010.0)}
+    works = [*label_heads(pair, heads), work(rig, rig.cubin(4, 1_030.0), rig.cubin(1, 1_000.0))]
+    launched = list(bench.launch_each(works))
+    assert [each for each, _ in launched] == works
+    assert list_times([result for _, result in launched]) == [
+        (1_000.0, 1_000.0),
+        (1_000.0, 1_010.0),
+        (1_030.0, 1_000.0),
+    ]
+    assert len(list_asked(asked, "reference")) == 2
+    assert len(list_asked(asked, "trial")) == 3 + 2
+    warm_up, together, _, alone = rounds
+    assert warm_up == pair_bench.COMPARED.warm_up
+    assert together == alone < pair_bench.COMPARED.most, "40 ms hold 20 rounds of two such sides"
+
+
+@pytest.mark.parametrize("fault", ["off", "abort", "rests on other sets"])
+def test_a_head_that_fails_costs_the_other_heads_nothing(rig: Rig, bench: PairBench, fault: str) -> None:
+    pair = work(rig, rig.cubin(1, 100.0), rig.cubin(1, 100.0))
+    heads = {"b": rig.cubin(2, 101.0), "c": rig.cubin(1, fault=fault), "d": rig.cubin(4, 103.0)}
+    first, failed, last = (result for _, result in bench.launch_each(label_heads(pair, heads)))
+    assert list_times([first, last]) == [(100.0, 101.0), (100.0, 103.0)]
+    assert isinstance(failed, LaunchFailed)
+    assert failed.is_of_head
+    assert failed.failure.startswith("with the head it ")
+
+
+def test_a_base_that_fails_is_named_for_each_head(rig: Rig, bench: PairBench) -> None:
+    pair = work(rig, rig.cubin(1, fault="off"), rig.cubin(1, 100.0))
+    results = [each for _, each in bench.launch_each(label_heads(pair, dict.fromkeys("bc", rig.cubin(1, 100.0))))]
+    failures = [(each.failure[:34], each.is_of_head) for each in results if isinstance(each, LaunchFailed)]
+    assert failures == [("with the base it gives wrong resul", False)] * 2
+
+
+def test_pairs_share_a_launch_only_if_label_and_head_alone_differ(rig: Rig, tmp_path: Path) -> None:
+    pair = replace(work(rig, rig.cubin(1, 100.0), rig.cubin(2, 100.0)), label="b")
+    assert pair_bench._group_by_base([pair, replace(pair, label="c", launches=3)])[0] == [
+        pair,
+        replace(pair, label="c", launches=3),
+    ]
+    elsewhere = ReplaySide(tmp_path, rig.cubin(4, 100.0))
+    for other in (
+        pair,  # a second launch of the same pair
+        replace(pair, label="c", problem="32x64"),
+        replace(pair, label="c", base=pair.head),
+        replace(pair, label="c", head=elsewhere),
+        replace(pair, label="c", metric="graph"),
+        replace(pair, label="c", describes=True),
+    ):
+        assert pair_bench._group_by_base([pair, other]) == [[pair], [other]]
+        assert pair_bench._group_by_base([other, pair]) == [[other], [pair]]
 
 
 def test_the_gpu_is_not_charged_for_what_comes_before_its_turn(
