@@ -2,16 +2,18 @@
 
 Each pair is first launched once. After that, the pairs that seem most slowed down are launched first."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
+from tilewatch.grouping import group_by
 from tilewatch.kernels.comparing.gpu_bench import LaunchBench, Work
 from tilewatch.kernels.comparing.sequential import list_critical_values
 from tilewatch.kernels.comparing.verdict import FAMILY_ERROR, Design, Verdict, judge
-from tilewatch.kernels.measuring.pair_bench import PAIRS_AT_ONCE, LaunchFailed, LaunchResult
+from tilewatch.kernels.measuring.pair_bench import PROBLEMS_AT_ONCE, LaunchFailed, LaunchResult
 
 MOST_DEATHS = 3
 """A pair is given up after so many processes died while they launched it."""
@@ -64,9 +66,8 @@ class TimingRun(Generic[Work]):
             self._launch_until(bench, look, is_spent)
 
     def _launch_until(self, bench: LaunchBench[Work], launches: int, is_spent: Callable[[], bool]) -> None:
-        waiting = _put_together([key for key in self.list_open() if self._count(key) < launches])
-        for start in range(0, len(waiting), PAIRS_AT_ONCE):
-            part = waiting[start : start + PAIRS_AT_ONCE]
+        waiting = [key for key in self.list_open() if self._count(key) < launches]
+        for part in _list_parts(waiting):
             while todo := [key for key in part if self._count(key) < launches and self._is_open(key)]:
                 if is_spent():
                     return
@@ -102,10 +103,12 @@ class TimingRun(Generic[Work]):
         return -math.inf if verdict is None else -verdict.change
 
 
-def _put_together(keys: Sequence[Key]) -> list[Key]:
-    """Returns the pairs in order, but all pairs of a problem with its first one. A bench may launch them together."""
-    places = {key[:2]: place for place, key in reversed(list(enumerate(keys)))}
-    return sorted(keys, key=lambda key: places[key[:2]])
+def _list_parts(keys: Sequence[Key]) -> list[list[Key]]:
+    """Returns the pairs in parts of PROBLEMS_AT_ONCE problems. A problem's pairs are neighbours, because a bench may
+    launch them together."""
+    problems = list(group_by(keys, lambda key: key[:2]).values())
+    parts = (problems[start : start + PROBLEMS_AT_ONCE] for start in range(0, len(problems), PROBLEMS_AT_ONCE))
+    return [list(itertools.chain.from_iterable(part)) for part in parts]
 
 
 def _list_useful_looks(design: Design) -> Iterator[int]:

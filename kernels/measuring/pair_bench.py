@@ -1,9 +1,9 @@
 """Times pairs of cubins on this machine's GPU. A pair is launched several times, each time in a new process.
 
 A launch checks both cubins, times them in alternation, and returns both medians. Addresses and clocks vary between
-processes, so the spread of launches shows how certain the difference is. One process launches up to PAIRS_AT_ONCE
-different pairs, because its start takes half of a launch's time (H200, 2026-11). Pairs that share a base are launched
-together, because preparing a problem takes 0.2 s (H200, 2026-11)."""
+processes, so the spread of launches shows how certain the difference is. One process launches pairs of up to
+PROBLEMS_AT_ONCE problems, because its start takes half of a launch's time, and pairs of one base are launched together,
+because preparing a problem takes 0.2 s (H200, 2026-11)."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,8 +39,8 @@ from tilewatch.kernels.results import Cubin, Params
 from tilewatch.kernels.statistics import median_interval
 from tilewatch.metrics import Metric
 
-PAIRS_AT_ONCE = 16
-"""Most pairs of one process. If the process dies, its current pair gets no time, and a new process starts."""
+PROBLEMS_AT_ONCE = 16
+"""Most problems of one process. If the process dies, its current pair gets no time, and a new process starts."""
 
 MOST_AHEAD = max(1, min(4, processes.count_cores() // 4))
 """Most processes that import libraries ahead at the same time. A launch holds the GPU for about a second, and importing

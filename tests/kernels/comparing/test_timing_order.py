@@ -6,7 +6,14 @@ from pathlib import Path
 from tilewatch.kernels.comparing.timing_order import MOST_DEATHS, Timing, TimingRun
 from tilewatch.kernels.comparing.toolchains.safety_verdict import is_answered
 from tilewatch.kernels.comparing.verdict import Design
-from tilewatch.kernels.measuring.pair_bench import Launched, LaunchFailed, LaunchResult, PairWork, ReplaySide
+from tilewatch.kernels.measuring.pair_bench import (
+    PROBLEMS_AT_ONCE,
+    Launched,
+    LaunchFailed,
+    LaunchResult,
+    PairWork,
+    ReplaySide,
+)
 from tilewatch.kernels.results import Cubin
 
 CONFIG = {"tile_m": 64}
@@ -58,12 +65,14 @@ def test_every_pair_is_launched_once_before_the_worst_get_more() -> None:
 def test_all_pairs_of_a_problem_are_launched_next_to_each_other() -> None:
     """A bench launches neighbours of one base together."""
     side = ReplaySide(Path("/library"), Cubin(CONFIG, "key", "k"))
-    works = [PairWork(kernel, "1x1", side, side, label=label) for label in ("b", "c") for kernel in ("100", "103")]
-    run = TimingRun(works, Design(len(works)), lambda *_: None, is_sure=is_answered)
-    bench = ScriptedBench()
+    kernels = [str(100 + each) for each in range(PROBLEMS_AT_ONCE + 2)]
+    works = [PairWork(kernel, "1x1", side, side, label=label) for label in ("b", "c") for kernel in kernels]
+    run, bench = TimingRun(works, Design(len(works)), lambda *_: None, is_sure=is_answered), ScriptedBench()
     run.run(bench, lambda: len(bench.processes) > 3)
-    assert bench.processes[0] == ["100", "100", "103", "103"]
-    assert bench.processes[1] == ["103", "103", "100", "100"]
+    of_both = [kernel for kernel in kernels for _ in ("b", "c")]
+    assert bench.processes[0] == of_both[: 2 * PROBLEMS_AT_ONCE]
+    assert bench.processes[1] == of_both[2 * PROBLEMS_AT_ONCE :]
+    assert bench.processes[2][:4] == [kernels[-1], kernels[-1], kernels[-2], kernels[-2]], "the worst first"
 
 
 def test_all_answers_become_sure_and_then_nothing_is_launched() -> None:
