@@ -1,5 +1,6 @@
 """Judges a whole report, by times on a GPU model or by static facts alone."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,8 +27,12 @@ def list_differing(report: ToolchainReport, arch: str) -> list[ToolchainPair]:
 
 
 def make_design(report: ToolchainReport, arch: str) -> Design:
-    """Returns the statistical settings for an architecture, which depend on the number of pairs that differ."""
-    return Design(max(1, len(list_differing(report, arch))), fail_over=report.fail_over)
+    """Returns the statistical settings for an architecture.
+
+    They depend on the number of pairs that differ under one head, the one with the most. So each head's answer has the
+    error of a comparison of that head alone, and more heads on a page need no more launches of each."""
+    differing = Counter(pair.head_name for pair in list_differing(report, arch))
+    return Design(max(differing.values(), default=1), fail_over=report.fail_over)
 
 
 def judge_report(report: ToolchainReport, gpu_model: str) -> tuple[OperatorSafety, ...]:
