@@ -35,7 +35,7 @@ from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.device import Gpu, GpuSpec
 from tilewatch.kernels.measuring.pair_bench import PairWork, ReplaySide
 
-FROZEN_SHARE = 0.7
+FROZEN_SHARE = 0.8
 """Share of the minutes after which re-tuning begins, even if some operators still have no frozen answer."""
 
 
@@ -93,10 +93,13 @@ class ToolchainTimer:
             todo = [pair for pair in of_head if self._key(pair) not in self.report.retunings]
             if not todo or is_spent():
                 continue
-            if self.place.find_side(head.name).toolchain.is_installed:
-                self._sweep(todo, times(), is_spent)
-            else:
+            if not self.place.find_side(head.name).toolchain.is_installed:
                 self.on_progress(f"nothing is re-tuned with {head.name}, which is not installed here")
+                continue
+            try:
+                self._sweep(todo, times(), is_spent)
+            except BuildError as error:
+                self.on_progress(f"nothing more is re-tuned with {head.name}: {error}")
         swept = [(pair, self.report.retunings.get(self._key(pair))) for pair in worse]
         works = [
             (pair, retuning.side)

@@ -25,7 +25,7 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     ToolchainReport,
     read_report,
 )
-from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report
+from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report, make_design
 from tilewatch.kernels.comparing.toolchains.retuning import DRAWN, REACH, RetunedSpace, choose_space
 from tilewatch.kernels.comparing.toolchains.rungs import name_rungs
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
@@ -154,6 +154,19 @@ def test_several_heads_share_a_run_and_a_page_and_the_newest_safe_one_is_pinned(
     assert write_pins(again).splitlines()[1:] == ["cuda-tile==old"], "no head is safe"
 
 
+def test_more_heads_on_a_page_need_no_more_launches_of_each() -> None:
+    """Each head's answer has the error of a comparison of that head alone."""
+    of_one = [make_pair(kernel, "slow", "one") for kernel in ("a", "b", "c")]
+    of_both = [
+        *of_one,
+        *(make_pair(kernel, "slow", "two") for kernel in ("a", "b")),
+        make_pair("c", "code of A", "two"),
+    ]
+    assert make_design(make_report(*of_both), "sm_90") == make_design(make_report(*of_one), "sm_90")
+    assert make_design(make_report(*of_one), "sm_90").operators == 3
+    assert make_design(make_report(*of_one), "sm_100").operators == 1, "nothing differs there"
+
+
 def test_what_lost_is_split_among_what_the_head_has_in_other_versions(tmp_path: Path) -> None:
     lost, fine = make_pair("worse", "slow"), make_pair("even", "same speed")
     report = make_report(lost, fine)
@@ -223,6 +236,26 @@ def test_rungs_that_do_not_compile_cost_no_other_answer(tmp_path: Path, monkeypa
     rung = ComparedSide("new~compiler", Toolchain("mixed", tmp_path))
     replace(half, on_progress=said.append)._compile_rungs([rung], list(report.pairs.values()))
     assert said == ["dependencies cannot be told apart: no such compiler"]
+
+
+def test_a_head_that_does_not_compile_here_costs_no_other_head_its_re_tuning(
+    tmp_path: Path, sweeps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = make_report(make_pair("worse", "slow", "broken"), make_pair("worse", "slow", "new"))
+    said, retune_each = list[str](), module.retune_each
+
+    def refuse(place: Workplace, works: Sequence[tuple[ToolchainPair, object]], *rest: object) -> Iterator[Retuning]:
+        if works[0][0].head_name == "broken":
+            raise BuildError("no such compiler")
+        return retune_each(place, works, *rest)
+
+    monkeypatch.setattr(module, "retune_each", refuse)
+    half = replace(make_half(report, tmp_path, MadeBench()), on_progress=said.append)
+    assert not half.run(None, dict)
+    assert sweeps == ["worse"]
+    assert "nothing more is re-tuned with broken: no such compiler" in said
+    judged = {each.pair.head_name: each.safety for each in judge_report(report, "h200")}
+    assert judged == {"broken": "not safe", "new": "safe if re-tuned"}
 
 
 def test_mixes_are_compiled_beside_the_base_where_code_is_mixed_and_slower(
