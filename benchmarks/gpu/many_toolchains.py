@@ -5,7 +5,7 @@
 The base is the installed toolchain. The heads are real releases, made with `tilewatch toolchain add`. Compiling the
 compared configs is not timed: --report names a report whose cubins may have been compiled on another machine, or the
 benchmark compiles them first. Compiling for a re-tuning is timed. The comparison gets MINUTES, as with `--minutes`.
-Within them, each operator must have an answer under each head."""
+Within them, each operator must have an answer under each head, or be undecided after the most launches."""
 
 import argparse
 import sys
@@ -61,12 +61,14 @@ def list_figures(wanted: ComparisonWanted) -> Iterator[Figure]:
 
 def judge_run(what: str, minutes: float, report: ToolchainReport) -> Iterator[Figure]:
     judged = judge_everything(report)
-    answered = sum(each.safety != "unknown" for each in judged)
+    undecided = sum(each.safety == "unknown" and each.frozen is not None and each.frozen.is_final for each in judged)
+    answered = undecided + sum(each.safety != "unknown" for each in judged)
     slower = [each for each in judged if each.safety in ("not safe", "safe if re-tuned")]
     swept = {(kernel, problem, head) for kernel, problem, _, head in report.retunings}
     done = sum((each.pair.kernel, each.pair.problem, each.pair.head_name) in swept for each in slower)
     yield bounds.measure(f"{what}: wall time", minutes, cases=len(judged))
     yield bounds.measure(f"{what}: operators answered", answered, wanted=len(judged), cases=len(judged))
+    yield Figure(f"{what}: undecided after the most launches", str(undecided), cases=len(judged))
     yield Figure(f"{what}: slower operators that were re-tuned", f"{done} of {len(slower)}", cases=len(slower))
 
 
