@@ -259,11 +259,12 @@ def _summarize(report: ToolchainReport, arch: str, head: str) -> str:
     parts = [f"{count} of {len(pairs)} {kind}" for kind, count in kinds.most_common()]
     changed = [pair for pair in pairs if pair.kind == "changed"]
     for name, read, unit in FACTS:
-        moves = [
+        both = [
             (read(pair.base[0].facts), read(pair.head[0].facts))
             for pair in changed
             if pair.base[0].facts and pair.head[0].facts
         ]
+        moves = [(of_base, of_head) for of_base, of_head in both if of_base is not None and of_head is not None]
         more, fewer = sum(head > base for base, head in moves), sum(head < base for base, head in moves)
         if more or fewer:
             worst = max(moves, key=lambda move: abs(move[1] - move[0]))
@@ -291,13 +292,13 @@ def _list_moved(report: ToolchainReport, arch: str, head: str) -> Iterator[str]:
         yield f"{kernel} {', '.join(problems)}: {moves}"
 
 
-FACTS: tuple[tuple[str, Callable[[Any], int], str], ...] = (
+FACTS: tuple[tuple[str, Callable[[Any], int | None], str], ...] = (
     ("registers", lambda facts: facts.registers, ""),
     ("spills", lambda facts: facts.stack_bytes, " bytes"),
     ("shared memory", lambda facts: facts.shared_bytes, " bytes"),
     ("code", lambda facts: facts.code_bytes, " bytes"),
-    ("loads by TMA", lambda facts: facts.tma_loads, ""),
-    ("MMAs on Tensor Cores", lambda facts: facts.tensor_core_mmas, ""),
+    ("loads by TMA", lambda facts: facts.tma_loads if facts.loads else None, ""),
+    ("MMAs on Tensor Cores", lambda facts: facts.tensor_core_mmas if facts.mmas else None, ""),
 )
 
 

@@ -102,6 +102,8 @@ def test_what_moved_is_each_fact_that_differs_and_no_other() -> None:
         "instructions 256 -> 512",
         "loads by TMA 2 of 4 -> 4 of 4",
     )
+    without_remarks = replace(FACTS, tma_loads=0, loads=0, tensor_core_mmas=0, mmas=0)
+    assert list_moves(FACTS, without_remarks) == list_moves(without_remarks, FACTS) == ()
     assert list_moves(FACTS, FACTS) == list_moves(None, FACTS) == list_moves(FACTS, None) == ()
 
 

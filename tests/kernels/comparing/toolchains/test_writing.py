@@ -71,6 +71,19 @@ def test_all_that_moved_on_an_architecture_is_summed_up_with_its_operators(repor
     ) in text
 
 
+def test_what_a_compiler_did_not_remark_on_is_not_compared(report: ToolchainReport) -> None:
+    """Under tileiras 13.3 every kernel seemed to lose its loads by TMA and its MMAs on Tensor Cores."""
+    base = replace(BASE, facts=StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ()))
+    facts = StaticFacts(168, 0, 1024, 4096, 9000, 0, 0, 0, 0, ())
+    head = replace(base, code_sha256="new", facts=facts)
+    pair = ToolchainPair("slow", "1024", "sm_90", "shipped", (base,), (head,), "newer")
+    report.pairs = {pair.key: pair}
+    text = "\n".join(write_lines(report))
+    assert "registers: more in 1, fewer in 0, at most 128 -> 168" in text
+    assert "TMA" not in text
+    assert "Tensor Cores" not in text
+
+
 def time(ratio: float, launches: int = 20) -> Timing:
     return Timing((100.0,) * launches, tuple(100 * ratio + 0.02 * (each % 3) for each in range(launches)))
 
