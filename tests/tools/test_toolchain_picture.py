@@ -13,28 +13,41 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "use" / "compilers-13.5.37.md"
 
 
-def read(gpu_model: str) -> ToolchainReport:
-    return read_report(ROOT / "recordings" / "toolchains" / f"{gpu_model}-13.4.92..13.5.37.json")
+FOUR = "h200-13.4.92..13.5.37..13.4.59..13.3.36"
+
+
+def read(name: str) -> ToolchainReport:
+    return read_report(ROOT / "recordings" / "toolchains" / f"{name}.json")
 
 
 @pytest.mark.parametrize(
-    ("gpu_model", "answers"),
+    ("name", "head", "answers"),
     [
-        ("h100", "{total}: {not safe} not safe, {unknown} unknown, {safe} safe"),
+        ("h100-13.4.92..13.5.37", "13.5.37", "{total}: {not safe} not safe, {unknown} unknown, {safe} safe"),
         (
-            "h200",
+            "h200-13.4.92..13.5.37",
+            "13.5.37",
             "{total} operators and problems: {not safe} not safe, {safe if re-tuned} safe if re-tuned, {safe} safe",
+        ),
+        (FOUR, "13.5.37", "| 13.5.37 | {not safe} not safe, {unknown} unknown, {safe} safe ({identical} identical) |"),
+        (FOUR, "13.4.59", "| 13.4.59 | {total} safe ({identical} identical) |"),
+        (
+            FOUR,
+            "13.3.36",
+            "| 13.3.36 | {not safe} not safe ({stopped compiling} do not compile), {unknown} unknown, {safe} safe |",
         ),
     ],
 )
-def test_the_page_has_the_answers_of_its_recordings(gpu_model: str, answers: str) -> None:
-    counts = Counter(str(each.safety) for each in judge_report(read(gpu_model), gpu_model))
-    sentence = answers.format_map({**counts, "total": counts.total()})
+def test_the_page_has_the_answers_of_its_recordings(name: str, head: str, answers: str) -> None:
+    judged = [each for each in judge_report(read(name), name[:4]) if each.pair.head_name == head]
+    counts = Counter(str(each.safety) for each in judged)
+    kinds = Counter(each.pair.kind for each in judged)
+    sentence = answers.format_map({**kinds, **counts, "total": counts.total()})
     assert sentence in " ".join(PAGE.read_text(encoding="utf-8").split())
 
 
 def test_the_picture_has_a_point_for_each_operator_that_was_decided() -> None:
-    figure = draw(read("h200"), "h200")
+    figure = draw(read("h200-13.4.92..13.5.37"), "h200")
     frozen, retuned = figure.data
     assert len(frozen.y) > len(retuned.y) > 0
     assert max(frozen.x) == pytest.approx(61.6, abs=0.1)
