@@ -85,7 +85,8 @@ def _pick(rows: Sequence[ReportRow]) -> ReportRow:
 def _answer(found: ReportStory) -> None:
     safety = found.report.safety or "unknown"
     with st.container(key="answer"):
-        st.markdown(f":{badges.SAFETIES[safety]}-badge[{safety}] {plain(found.sentence)}")
+        lines = "\n\n".join(map(plain, found.sentence.splitlines()))
+        st.markdown(f":{badges.SAFETIES[safety]}-badge[{safety}] {lines}")
 
 
 def _name_compilers(found: ReportStory) -> None:

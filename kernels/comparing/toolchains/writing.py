@@ -50,14 +50,14 @@ HEADLINES: dict[Safety, str] = {
 
 
 def write_answer(report: ToolchainReport) -> str:
-    """Returns a sentence about each head, and which toolchain to take."""
+    """Returns a line about each head, and a line that says which toolchain to take."""
     judged = judge_everything(report)
     sentences = [_write_head(report, head.name, list_of_head(judged, head.name)) for head in report.heads]
     if len(report.heads) > 1:
         taken = find_newest_safe(report, judged)
         reason = "no other toolchain is safe" if taken == report.base else "the last of these that is safe"
         sentences.append(f"Take {taken.name}: {reason}.")
-    return " ".join(sentences)
+    return "\n".join(sentences)
 
 
 def _write_head(report: ToolchainReport, head: str, judged: Sequence[OperatorSafety]) -> str:
@@ -108,7 +108,9 @@ def write_lines(report: ToolchainReport) -> list[str]:
 
 def write_markdown(report: ToolchainReport) -> str:
     """Returns a report as Markdown."""
-    lines = [f"# {report.title}", "", f"**{write_answer(report)}**", ""]
+    lines = [f"# {report.title}", ""]
+    for line in write_answer(report).splitlines():
+        lines += [f"**{line}**", ""]
     for gpu in report.gpus.values():
         judged = judge_report(report, gpu.model)
         names = [plain(head.name) for head in report.heads]

@@ -124,6 +124,10 @@ def test_several_heads_are_columns_of_one_table_and_losses_have_causes(
     with new_database() as fresh:
         import_report(fresh, tmp_path / "r.json")
         page = compare(fresh, monkeypatch)
+        older, newer, taken = read_answer(page).split("\n\n")
+        assert older.startswith(":red-badge[not safe] 13.5.37 is not safe")
+        assert newer.startswith("13.6 is safe to take in place of 13.4.92 on h200: ")
+        assert taken == "Take 13.6: the last of these that is safe."
         operators, ladders = (page.dataframe[each].value for each in range(2))
         assert len(operators) == 82
         first = operators.iloc[0]

@@ -262,7 +262,8 @@ def test_each_table_has_its_heading_and_its_columns(timed: ToolchainReport, monk
         assert rule == "|" + "---|" * (columns.count("|") - 1)
         assert row.count("|") == columns.count("|")
     assert lines[:2] == ["# installed → newer, newest", ""]
-    assert lines[2] == f"**{write_answer(timed)}**"
+    assert lines[2:8:2] == [f"**{line}**" for line in write_answer(timed).splitlines()]
+    assert lines[3:9:2] == [""] * 3, "each line is a paragraph"
 
 
 def test_pins_are_the_packages_of_what_is_taken_without_its_driver(timed: ToolchainReport) -> None:
