@@ -23,7 +23,7 @@ from tilewatch.text import change_text, count_text
 
 def make_toolchain_page(found: ReportStory) -> SitePage:
     report = found.report
-    listed = [blocks.text(found.sentence)]
+    listed = list(map(blocks.text, found.sentence.splitlines()))
     places = group_by(found.operators, lambda row: row.gpu_model or f"{row.arch}, compiled only")
     for place, rows in places.items():
         shown = order_operators(rows)
