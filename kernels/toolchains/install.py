@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
+
 from tilewatch import processes
 from tilewatch.errors import ExpectedError
 from tilewatch.kernels.toolchains.toolchain import (
@@ -37,15 +39,14 @@ class NotInstalled(ExpectedError):
     """Raised if a toolchain cannot be installed or removed."""
 
 
-def find_hashes(versions: Mapping[str, str], wheels: Path | None) -> tuple[Package, ...]:
-    """Returns packages with wheel hashes from the folder `wheels` or, if `wheels` is None, from the package index."""
-    named = [f"{name}=={version}" for name, version in versions.items()]
+def find_hashes(allowed: Mapping[str, SpecifierSet], wheels: Path | None) -> tuple[Package, ...]:
+    """Returns each package in the newest allowed version, with its wheel's hash. The wheels are those of the folder
+    `wheels` or, if that is None, of the package index."""
+    named = [f"{name}{versions}" for name, versions in allowed.items()]
     report = json.loads(_run_pip(wheels, "--dry-run", "--ignore-installed", "--report", "-", *named))
-    hashes = {
-        each["metadata"]["name"].lower().replace("_", "-"): each["download_info"]["archive_info"]["hashes"]["sha256"]
-        for each in report["install"]
-    }
-    return tuple(Package(name, version, hashes[name]) for name, version in versions.items())
+    found = {each["metadata"]["name"].lower().replace("_", "-"): each for each in report["install"]}
+    wheel = {name: each["download_info"]["archive_info"] for name, each in found.items()}
+    return tuple(Package(name, found[name]["metadata"]["version"], wheel[name]["hashes"]["sha256"]) for name in allowed)
 
 
 def require_new_name(root: Path, name: str) -> None:

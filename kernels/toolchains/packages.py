@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from packaging.specifiers import SpecifierSet
+
 from tilewatch.errors import ExpectedError
 
 COMPILER = "nvidia-cuda-tileiras"
@@ -43,19 +45,42 @@ def read_versions(texts: Sequence[str]) -> dict[str, str]:
     return wanted
 
 
-def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
-    """Returns the version of each package of a toolchain. Raises BadPackages if the versions do not work together."""
+def complete(wanted: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, SpecifierSet]:
+    """Returns which versions each package of a toolchain may have. Raises BadPackages if they do not work together.
+
+    Named and installed packages have one version. NVIDIA's other packages follow a named tileiras: they may have the
+    newest version of its release that is not newer, because some exist under other numbers (no nvidia-cuda-nvcc 13.3.36
+    exists, but 13.3.33 does)."""
     if not wanted:
         raise BadPackages("name a package, such as nvidia-cuda-tileiras==13.5.37: the rest is added as it fits")
-    chosen = dict(wanted)
+    chosen, allowed = dict(wanted), dict[str, SpecifierSet]()
     for name in NEEDED:
-        follows = COMPILER in wanted and name != "cuda-tile"  # NVIDIA's packages get the version of tileiras
-        version = wanted[COMPILER] if follows else installed.get(name)
-        if name not in chosen and version is None:
+        follows = COMPILER in wanted and name != "cuda-tile"
+        version = wanted.get(name) or (wanted[COMPILER] if follows else installed.get(name))
+        if version is None:
             raise BadPackages(f"{name} is not installed here, so its version must be named: add {name}==VERSION")
-        if version is not None:
-            chosen.setdefault(name, version)
+        chosen[name] = version
+        allowed[name] = _up_to(version) if follows and name not in wanted else allow_only(version)
     if len({tuple(chosen[name].split(".")[:2]) for name in OF_ONE_RELEASE}) > 1:
         versions = ", ".join(f"{name} {chosen[name]}" for name in OF_ONE_RELEASE)
         raise BadPackages(f"{versions} do not compile together: the first two numbers of their versions must agree")
-    return {name: chosen[name] for name in NEEDED}
+    return allowed
+
+
+def allow_only(version: str) -> SpecifierSet:
+    return SpecifierSet(f"=={version}")
+
+
+def is_allowed(version: str | None, allowed: SpecifierSet) -> bool:
+    """Returns whether a package has an allowed version. A local label, as in 13.4.92+next, must be named to be
+    allowed."""
+    if version is None or ("+" in version) != ("+" in str(allowed)):
+        return False
+    return allowed.contains(version)
+
+
+def _up_to(version: str) -> SpecifierSet:
+    """Allows the versions of the same release that are not newer. A version with a local label has no range."""
+    if "+" in version:
+        return allow_only(version)
+    return SpecifierSet(f">={'.'.join(version.split('.')[:2])},<={version}")

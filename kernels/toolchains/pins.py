@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewatch.compilers import NAMED, name_toolchain
-from tilewatch.kernels.toolchains.packages import BadPackages, complete
+from tilewatch.kernels.toolchains.packages import BadPackages, complete, is_allowed
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain, is_name
 from tilewatch.kernels.toolchains.versions import COMPILING
 
@@ -55,11 +55,11 @@ def find_toolchain(
     """Returns the toolchain with the pinned versions. Raises BadPackages if the versions do not work together."""
     whole = complete(pins, installed)
     wanted = {package: whole[package] for package in COMPILING}
-    if all(installed.get(package) == version for package, version in wanted.items()):
+    if all(is_allowed(installed.get(package), allowed) for package, allowed in wanted.items()):
         return PinnedToolchain(INSTALLED, None)
     for each in toolchains:
         has = {package.package: package.version for package in each.packages}
-        if all(has.get(package) == version for package, version in wanted.items()):
+        if all(is_allowed(has.get(package), allowed) for package, allowed in wanted.items()):
             return PinnedToolchain(each.name, None)
     name = name_toolchain(changed[-1], pins[changed[-1]])
     if not is_name(name):

@@ -2,12 +2,15 @@
 
 import fcntl
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from tests.kernels.fixtures.small_wheels import TILEIRAS, write_wheel, write_wheels
 from tilewatch.kernels.toolchains.install import NotInstalled, find_hashes, install, remove
+from tilewatch.kernels.toolchains.packages import allow_only
 from tilewatch.kernels.toolchains.toolchain import (
     Package,
     Toolchain,
@@ -17,6 +20,10 @@ from tilewatch.kernels.toolchains.toolchain import (
     list_toolchains,
     measure_disk_bytes,
 )
+
+
+def allow(versions: Mapping[str, str]) -> dict[str, SpecifierSet]:
+    return {name: allow_only(version) for name, version in versions.items()}
 
 
 def accept(_: Toolchain) -> None:
@@ -33,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     """A folder of wheels, their versions, and as what pip lists them."""
     folder = tmp_path_factory.mktemp("made")
     versions = write_wheels(folder, "next")
-    return folder, versions, find_hashes(versions, folder)
+    return folder, versions, find_hashes(allow(versions), folder)
 
 
 @pytest.fixture
@@ -105,22 +112,33 @@ def test_one_version_has_one_content(
     install(root, "next", packages, wheels, accept)
     write_wheel(wheels, "nvidia-cuda-tileiras", versions["nvidia-cuda-tileiras"], {TILEIRAS: b"#!/bin/sh\nexit 1\n"})
     with pytest.raises(NotInstalled, match=rf"is not that of the toolchain next: {TILEIRAS} differs.*\+next\+other$"):
-        install(root, "other", find_hashes(versions, wheels), wheels, accept)
+        install(root, "other", find_hashes(allow(versions), wheels), wheels, accept)
     assert list_left(root) == ["next"]
 
 
 def test_a_wheel_of_the_installed_version_with_other_content_is_refused(root: Path, tmp_path: Path) -> None:
     plain = write_wheels(tmp_path / "made", "x")
+    for labelled in (tmp_path / "made").glob("*+x-*.whl"):
+        labelled.unlink()  # pip takes a version with a label for the newer one
     versions = {name: version.removesuffix("+x") for name, version in plain.items()}
     for name, version in versions.items():
         write_wheel(tmp_path / "made", name, version, {"cuda/tile/__init__.py": b""} if name == "cuda-tile" else {})
     with pytest.raises(NotInstalled, match=r"cuda-tile .* is not that of the toolchain installed: cuda/tile"):
-        install(root, "next", find_hashes(versions, tmp_path / "made"), tmp_path / "made", accept)
+        install(root, "next", find_hashes(allow(versions), tmp_path / "made"), tmp_path / "made", accept)
 
 
 def test_a_missing_wheel_is_a_sentence_with_what_is_there(wheels: Path, versions: dict[str, str]) -> None:
     with pytest.raises(NotInstalled, match=r"^pip cannot install it: .*cuda-tile==9\.9 \(from versions: "):
-        find_hashes({**versions, "cuda-tile": "9.9"}, wheels)
+        find_hashes(allow({**versions, "cuda-tile": "9.9"}), wheels)
+
+
+def test_the_newest_allowed_version_is_found(tmp_path: Path) -> None:
+    """nvcc has no 13.3.36, though tileiras has."""
+    for version in ("13.2.86", "13.3.30", "13.3.33", "13.3.73"):
+        write_wheel(tmp_path, "nvidia-cuda-nvcc", version, {})
+    (found,) = find_hashes({"nvidia-cuda-nvcc": SpecifierSet(">=13.3,<=13.3.36")}, tmp_path)
+    assert (found.package, found.version) == ("nvidia-cuda-nvcc", "13.3.33")
+    assert len(found.sha256 or "") == 64
 
 
 def test_what_a_killed_command_left_is_removed_and_two_commands_do_not_meet(

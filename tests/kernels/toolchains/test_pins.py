@@ -1,5 +1,7 @@
 """The compiler that a commit pins is read from its lists, and a toolchain is found that has it."""
 
+from dataclasses import replace
+
 import pytest
 
 from tilewatch.kernels.toolchains.packages import NEEDED, BadPackages
@@ -50,6 +52,9 @@ def test_a_toolchain_is_the_installed_one_or_one_that_has_the_versions_or_a_comm
     there = Toolchain("next", None, tuple(Package(name, version, None) for name, version in versions.items()))
     other = Toolchain("other", None, (Package("cuda-tile", "1.6.0", None), *there.packages[1:]))
     assert find_toolchain(NEW, changed, (other, there), INSTALLED) == PinnedToolchain("next", None)
+    nvcc = Package("nvidia-cuda-nvcc", "13.5.33", None)
+    earlier = replace(there, packages=(nvcc, *(each for each in there.packages if each.package != nvcc.package)))
+    assert find_toolchain(NEW, changed, (other, earlier), INSTALLED) == PinnedToolchain("next", None)
 
 
 def test_pins_that_do_not_compile_together_are_refused() -> None:

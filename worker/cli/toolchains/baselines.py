@@ -37,7 +37,7 @@ def add(
     """
     from tilewatch.baselines import BASELINES
     from tilewatch.kernels.toolchains import install
-    from tilewatch.kernels.toolchains.packages import read_versions
+    from tilewatch.kernels.toolchains.packages import allow_only, read_versions
 
     root = options.settings().baseline_environments
     install.require_new_name(root, name)
@@ -45,7 +45,7 @@ def add(
     known = dict.fromkeys(each.package for each in BASELINES if each.package is not None)
     if not versions.keys() & known.keys():
         raise typer.BadParameter(f"no baseline is of {', '.join(versions)}; expected {' or '.join(known)}")
-    chosen = install.find_hashes(versions, wheels)
+    chosen = install.find_hashes({name: allow_only(version) for name, version in versions.items()}, wheels)
     print(f"fetching {', '.join(f'{each.package} {each.version}' for each in chosen)}", file=sys.stderr)
     made = install.install(root, name, chosen, wheels, lambda _: None)
     print(f"added {made.name}; a run that cannot use it says why")

@@ -69,9 +69,9 @@ def add(
 ) -> None:
     """Install another version of the tile compiler under a name, beside the one that Tilewatch has.
 
-    If you name nvidia-cuda-tileiras, NVIDIA's other packages get its version. All other packages that you do not name
-    get the installed version. The list of packages with their hashes is requirements.txt in the toolchain's folder. If
-    something fails, nothing is left behind.
+    If you name nvidia-cuda-tileiras, NVIDIA's other packages get its version, or else the newest before it of the same
+    release. All other packages that you do not name get the installed version. The list of packages with their hashes
+    is requirements.txt in the toolchain's folder. If something fails, nothing is left behind.
 
     Examples:
 
