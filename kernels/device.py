@@ -229,5 +229,5 @@ def find_floor_us(gpu: GpuSpec, dtypes: Iterable[str], flops: float, moved_bytes
     compute_us = flops / (most_tflops * FLOP_PER_US) if most_tflops else 0.0
     memory_us = 0.0
     if gpu.bandwidth_gbps is not None:
-        memory_us = max(0.0, moved_bytes - LARGEST_L2_BYTES) / (gpu.bandwidth_gbps * BYTES_PER_US)
+        memory_us = (moved_bytes - LARGEST_L2_BYTES) / (gpu.bandwidth_gbps * BYTES_PER_US)
     return max(compute_us, memory_us)

@@ -167,6 +167,9 @@ def test_the_floor_is_the_longer_of_computing_at_the_highest_clock_and_of_what_c
     assert find_floor_us(gpu, ["float16"], CLOCK_MARGIN * 1e11, 0) == pytest.approx(100.0)
     assert find_floor_us(gpu, ["float16"], 0, LARGEST_L2_BYTES + 10**8) == pytest.approx(100.0)
     assert find_floor_us(gpu, ["float16"], 0, LARGEST_L2_BYTES) == 0
+    assert find_floor_us(gpu, ["float16"], 0, 0) == find_floor_us(gpu, ["int32"], 1e15, 0) == 0
+    both_us = find_floor_us(gpu, ["float16"], CLOCK_MARGIN * 1e11, LARGEST_L2_BYTES + 2 * 10**8)
+    assert both_us == pytest.approx(200.0)
     assert find_floor_us(GpuSpec("made", "made", "sm_90"), ["float16"], 1e15, 1e15) == 0
 
 
