@@ -245,6 +245,41 @@ def test_each_of_two_results_is_judged_in_either_order(order: int) -> None:
     assert failure.startswith("the output 'lse' is off without a limit; element [2] is 7 in place of -inf")
 
 
+@pytest.mark.usefixtures("result_error")
+@pytest.mark.parametrize("order", [0, 1])
+def test_the_error_of_two_results_is_the_largest_by_each_measure(order: int) -> None:
+    """All elements of one result are off by little, a single element of the other one by more."""
+    import cupy
+
+    from tilewatch.kernels.gpu.result_error import Reference, Result, judge
+
+    right = np.ones(4096, np.float32)
+    little, single = right + 2**-6, right.copy()
+    single[7] += 2**-4
+    reference = Reference.of(cupy.asarray(right))
+    results = [Result("'y'", cupy.asarray(each), "float32", reference, 0.25) for each in (little, single)]
+    error = judge(results[::-1] if order else results)
+    assert (error.largest, error.mean, error.failure) == (2**-4, 2**-7, None), "typical is 1: a mean is of halves"
+
+
+@pytest.mark.usefixtures("result_error")
+@pytest.mark.parametrize(
+    ("off", "single", "is_accepted"),
+    [(0.25, 0.0, True), (0.251, 0.0, False), (0.0, 1.0, True), (0.0, 1.001, False)],
+)
+def test_an_error_of_as_much_as_is_accepted_is_accepted_by_each_measure(
+    off: float, single: float, is_accepted: bool
+) -> None:
+    """A tolerance of 1/4 of the largest value, which is 4, accepts a mean of 1/8. The typical value is 1."""
+    expected = np.ones((2, 4096), np.float32)
+    expected[0, 0] = NAN  # may be anything, and is no part of the mean
+    expected[1, 0] = 4.0
+    values = expected.copy()
+    values[0] += off
+    values[1, 0] += single
+    assert (judge(values, expected, tolerance=0.25).failure is None) == is_accepted
+
+
 WHOLE: dict[str, tuple[str, Any, Any]] = {
     "an id that is off by one": ("int32", [100_000, 5], [100_000, 4]),
     "an id that is off by one beside 255": ("int32", [255, 17, 3], [255, 18, 3]),
@@ -456,6 +491,15 @@ def test_a_stretch_of_a_few_numbers_is_no_mean() -> None:
     assert judge(np.where(expected == 1.0, 1.02, expected), expected, tolerance=1e-3).failure is None
 
 
+@pytest.mark.usefixtures("result_error")
+@pytest.mark.parametrize(("numbers", "mean"), [(8, 0.125), (16, 0.25), (32, 0.5), (64, 0.5), (4096, 0.5)])
+def test_the_errors_of_a_stretch_are_divided_by_thirty_two_at_least(numbers: int, mean: float) -> None:
+    """Zeros in place of ones are off by a half of a value and the typical one."""
+    expected = np.full(4096, NAN)
+    expected[:numbers] = 1.0
+    assert judge(np.zeros(4096), expected).mean == mean
+
+
 def test_tolerances_are_those_of_the_result_s_type(result_error: Any) -> None:
     found = {each: result_error.find_tolerance(each) for each in ("float64", *FLOATS, "float8_e5m2")}
     assert found == {
@@ -481,6 +525,25 @@ def test_typical_is_the_median_of_what_is_not_zero(result_error: Any) -> None:
     values[::3] = 2.0
     values[::300] = 1e9
     assert result_error.Reference.of(cupy.asarray(values)).typical == 2.0
+
+
+def test_the_typical_magnitude_is_sampled_to_half_a_percent(result_error: Any) -> None:
+    """The error of a sample's median is 1 / (2 d sqrt(n)), with the density d at the median: of normal magnitudes, the
+    median is 0.674, and d is 2 x 0.318."""
+    error = 1 / (2 * 2 * 0.318 * math.sqrt(result_error.SAMPLE)) / 0.674
+    assert error == pytest.approx(0.005, rel=0.15)
+
+
+@pytest.mark.parametrize(("elements", "sample", "is_sampled"), [(99, 100, False), (100, 100, False), (101, 100, True)])
+def test_only_more_elements_than_a_sample_has_are_sampled(
+    result_error: Any, monkeypatch: pytest.MonkeyPatch, elements: int, sample: int, is_sampled: bool
+) -> None:
+    import cupy
+
+    monkeypatch.setattr(result_error, "SAMPLE", sample)
+    values = np.arange(1, elements + 1, dtype=np.float32)
+    typical = result_error._find_typical(cupy.asarray(values))
+    assert (typical != np.median(values)) == is_sampled
 
 
 @pytest.mark.usefixtures("result_error")
