@@ -3,9 +3,10 @@
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tilewatch.kernels.gpu.host_code.described_operator import read_operator
+from tilewatch.kernels.gpu.host_code.described_operator import NUMBER_TYPES, read_operator
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.operator_schema import validate_operator
 
@@ -99,14 +100,21 @@ REFUSED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
 """A place in the description, what is put there, and the sentence."""
 
 
+def change(*changes: tuple[tuple[Any, ...], Any]) -> dict[str, Any]:
+    """Returns the description with other values at some places."""
+    described = copy.deepcopy(DESCRIBED)
+    for place, value in changes:
+        owner: Any = described
+        for each in place[:-1]:
+            owner = owner[each]
+        owner[place[-1]] = value
+    return described
+
+
 @pytest.mark.parametrize("made_up", REFUSED)
 def test_a_made_up_description_is_refused_with_the_name_of_its_field(made_up: str) -> None:
     place, value, sentence = REFUSED[made_up]
-    hostile = copy.deepcopy(DESCRIBED)
-    owner: Any = hostile
-    for each in place[:-1]:
-        owner = owner[each]
-    owner[place[-1]] = value
+    hostile = change((place, value))
     with pytest.raises(BadDescription, match="the described operator is not as it must be: ") as refused:
         validate_operator(hostile, "k")
     assert sentence in str(refused.value)
@@ -140,6 +148,34 @@ LARGEST: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
         {"value": -(2**64) - 1, "dtype": "float32"},
     ),
     "a float": ((*ARGUMENT,), {"value": 2**64, "dtype": "float32"}, {"value": 2**64 + 1, "dtype": "float32"}),
+    "a byte of memory": (
+        (*CONFIG, "memory"),
+        [*DESCRIBED["configs"]["{}"]["memory"], {"nbytes": 1, "content": None, "fill": 0}],
+        [*DESCRIBED["configs"]["{}"]["memory"], {"nbytes": 0, "content": None, "fill": 0}],
+    ),
+    "a size of an empty array": (ARGUMENT, {**VIEW, "shape": [1, 1]}, {**VIEW, "shape": [0, 1]}),
+    "a size of a wide array": (
+        ARGUMENT,
+        {**VIEW, "shape": [2**48], "strides": [0], "wide": True},
+        {**VIEW, "shape": [2**48 + 1], "strides": [0], "wide": True},
+    ),
+    "a size": (
+        ARGUMENT,
+        {**VIEW, "shape": [2**31 - 1], "strides": [0]},
+        {**VIEW, "shape": [2**31], "strides": [0]},
+    ),
+    "a block of the grid": ((*LAUNCH, "grid"), [1, 0, 2**31 - 1], [1, 0, 2**31]),
+    "operations": (("flops",), 2**63 - 1, 2**63),
+    "an array without dimensions": (
+        ARGUMENT,
+        {**VIEW, "offset": 18, "shape": [], "strides": []},
+        {**VIEW, "offset": 19, "shape": [], "strides": []},
+    ),
+    "configs": (
+        ("configs",),
+        {str(number): {"failure": "it fails"} for number in range(20_000)},
+        {str(number): {"failure": "it fails"} for number in range(20_001)},
+    ),
     "memory of a config": ((*CONFIG, "memory", 1, "nbytes"), 2**40 - 256, 2**40 - 255),
     "a stride": (
         ARGUMENT,
@@ -158,13 +194,39 @@ LARGEST: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
 @pytest.mark.parametrize("limit", LARGEST)
 def test_a_description_may_reach_a_limit_and_not_pass_it(limit: str) -> None:
     place, largest, too_large = LARGEST[limit]
-    for value in (largest, too_large):
-        described = copy.deepcopy(DESCRIBED)
-        owner: Any = described
-        for each in place[:-1]:
-            owner = owner[each]
-        owner[place[-1]] = value
-        if value is largest:
-            validate_operator(described, "k")
+    validate_operator(change((place, largest)), "k")
     with pytest.raises(BadDescription):
+        validate_operator(change((place, too_large)), "k")
+
+
+@pytest.mark.parametrize("dtype", [each for each in NUMBER_TYPES if not each.startswith("float")])
+def test_a_whole_number_has_to_fit_into_its_type(dtype: str) -> None:
+    low, high = (0, 1) if dtype == "bool_" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    for value in (low, high):
+        validate_operator(change((ARGUMENT, {"value": value, "dtype": dtype})), "k")
+    for value in (low - 1, high + 1):
+        with pytest.raises(BadDescription, match=f"{value} does not fit into {dtype}"):
+            validate_operator(change((ARGUMENT, {"value": value, "dtype": dtype})), "k")
+
+
+@pytest.mark.parametrize(("content", "is_accepted"), [(0, False), (1, True), (2, False), (3, False)])
+def test_memory_has_the_size_of_the_content_that_is_copied_into_it(content: int, is_accepted: bool) -> None:
+    contents = ((("contents",), [128, 256, 64]), (("sets", 0), ["0a" * 64] * 3))
+    described = change(*contents, ((*CONFIG, "memory", 0, "content"), content))
+    if is_accepted:
         validate_operator(described, "k")
+    else:
+        with pytest.raises(BadDescription, match=f"there is no content {content} of its size"):
+            validate_operator(described, "k")
+
+
+@pytest.mark.parametrize(
+    ("sets", "references", "is_accepted"), [(1, 1, True), (2, 1, False), (2, 2, True), (3, 2, True)]
+)
+def test_each_of_the_first_two_sets_of_inputs_has_a_reference(sets: int, references: int, is_accepted: bool) -> None:
+    described = change((("sets",), [["0a" * 64], [], []][:sets]), (("reference",), DESCRIBED["reference"][:references]))
+    if is_accepted:
+        validate_operator(described, "k")
+    else:
+        with pytest.raises(BadDescription, match="reference: expected one for each of the first 2 sets"):
+            validate_operator(described, "k")
