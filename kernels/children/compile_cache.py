@@ -43,7 +43,7 @@ def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> Lib
     """Returns the locked cache folder of these libraries, or None if the folder cannot be used."""
     cache = Path(os.path.expanduser("~"), ".cache", "tilewatch", "library-homes")
     roots = sorted({str(sandbox.find_root(Path(each))) for each in libraries})
-    folder = cache / hashlib.sha256("\0".join([*roots, *["own user"] * has_user]).encode()).hexdigest()[:32]
+    folder = cache / hashlib.sha256("\0".join([*roots, *["own user"] * has_user]).encode()).hexdigest()
     owner = sandbox.name_user(folder) if has_user else os.geteuid()
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
