@@ -4,6 +4,7 @@ no process holds the GPU."""
 import dataclasses
 import fcntl
 import os
+import runpy
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         def ask(self, request: Any, *, deadline_s: float) -> Any:
             seen.append((self._role, request["ask"]))
+            assert 0 < deadline_s <= baseline_cache.DEADLINE_S
             assert self._role == "gpu" or "seed" not in request
             if request.get("problem") == "1024x64" and request["ask"] == "prepare":
                 self.close()
@@ -78,8 +80,12 @@ def test_one_process_launches_the_baselines_of_several_series_and_no_reference_i
     assert done == [PROBLEM, "128x64"]
 
 
-def test_kernels_are_compiled_on_half_of_the_cores_and_on_no_more_than_sixteen() -> None:
-    assert 2 <= baseline_cache.AT_ONCE <= min(16, max(2, processes.count_cores() // 2))
+@pytest.mark.parametrize(("cores", "at_once"), [(1, 2), (4, 2), (5, 2), (6, 3), (16, 8), (32, 16), (34, 16)])
+def test_kernels_are_compiled_on_half_of_the_cores_and_on_no_more_than_sixteen(
+    monkeypatch: pytest.MonkeyPatch, cores: int, at_once: int
+) -> None:
+    monkeypatch.setattr(processes, "count_cores", lambda: cores)
+    assert runpy.run_path(baseline_cache.__file__)["AT_ONCE"] == at_once
 
 
 def test_what_failed_is_prepared_once_more_in_another_process(rig: Rig, asked: list[tuple[str, str]]) -> None:
