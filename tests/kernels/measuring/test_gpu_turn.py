@@ -1,5 +1,6 @@
 """One process of this machine has a GPU at a time."""
 
+import fcntl
 import os
 import re
 import select
@@ -148,6 +149,42 @@ def test_the_holder_may_take_it_again_and_keeps_it_until_the_last_release(tmp_pa
     turn.release()
     assert other.wait(120) == 0
     other.communicate()
+
+
+def test_no_file_stays_open_once_a_turn_has_ended_or_was_not_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker takes thousands of turns."""
+    turn = GpuTurn(tmp_path / "turn")
+    with turn, turn.prepare():
+        assert count_open(tmp_path) == 1
+    with turn.prepare():
+        assert count_open(tmp_path) == 1
+    assert not turn.is_wanted()
+    assert count_open(tmp_path) == 0
+    waited_for: list[int] = []
+
+    def interrupt(_: int, kind: int) -> None:
+        waited_for.append(kind)
+        if len(waited_for) % 2 == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu_turn, "_wait_awake", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        turn.take()
+    with pytest.raises(KeyboardInterrupt), turn.prepare():
+        pass
+    assert waited_for == [fcntl.LOCK_SH, fcntl.LOCK_EX, fcntl.LOCK_EX, fcntl.LOCK_SH]
+    assert count_open(tmp_path) == 0
+    monkeypatch.undo()
+    with turn:
+        assert count_open(tmp_path) == 1, "one that was interrupted may be taken later"
+
+
+def count_open(folder: Path) -> int:
+    """Returns how many files of a folder this process has open."""
+    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum(os.readlink(each).startswith(f"{folder}/") for each in links)
 
 
 def test_processes_of_one_pool_are_not_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
