@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,14 @@ from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.contract import Array
 from tilewatch.kernels.device import Gpu
 from tilewatch.kernels.gpu.described_launch import TIMES, DescribedLaunch, read_launch
+from tilewatch.kernels.gpu.host_code.described_run import Described
 from tilewatch.kernels.measuring.known_counters import Counted
 from tilewatch.kernels.measuring.profiler import GpuWanted, NoCounters, _wait
 from tilewatch.kernels.measuring.profiling import (
     METRICS,
     add_counts,
     count,
+    count_pair,
     count_several,
     read_counts,
     start_profiler,
@@ -80,6 +83,19 @@ def test_an_operator_s_launches_are_added_and_its_shares_weighted() -> None:
     }
     assert read_counts(HEADER + "".join(rows), [2, 1]) == (joined,), "the second one was not profiled"
     assert read_counts(HEADER + "".join(rows), [3]) == (), "nor all of the first"
+
+
+@pytest.mark.parametrize("weights", [("0", "0"), ("n/a", "n/a"), ("n/a", "0")])
+def test_a_share_of_nothing_is_zero(weights: tuple[str, str]) -> None:
+    """Neither launch has moved a byte through L2, or the GPU lacks the metric."""
+    rows = [
+        row(2 * run + launch, metric, value)
+        for run in range(TIMES)
+        for launch, weight in enumerate(weights)
+        for metric, value in (("lts__t_sector_hit_rate.pct", "80"), ("lts__t_bytes.sum", weight))
+    ]
+    (joined,) = read_counts(HEADER + "".join(rows), [2])
+    assert joined["l2_hit_pct"] == 0
 
 
 def test_output_without_a_table_has_no_launches() -> None:
@@ -143,6 +159,28 @@ def test_several_runs_are_counted_with_one_start(
     if read:
         assert count_those(counted) == {}, "they are known"
         assert not (ncu / "launches").exists()
+
+
+@pytest.mark.usefixtures("ncu")
+@pytest.mark.parametrize(
+    ("described", "found"),
+    [
+        (
+            LAUNCHES,
+            {
+                "good": {"instructions": 1_234_567, "l2_hit_pct": 81.25, "spilled_bytes": 5120},
+                "bad": {"instructions": 2_000_000, "l2_hit_pct": 80.5},
+            },
+        ),
+        ("it launches 21 kernels", {"missing": "it launches 21 kernels"}),
+        (LAUNCHES[:1] * 3, {"missing": "2 of 3 configs were profiled"}),
+    ],
+    ids=["both", "not described", "not profiled"],
+)
+def test_two_commits_have_counters_or_one_reason_why_not(
+    tmp_path: Path, described: Described | str, found: Mapping[str, Any]
+) -> None:
+    assert count_pair(described, store_url=tmp_path.as_uri(), gpu_uuid="GPU-1") == found
 
 
 @pytest.mark.usefixtures("ncu")
