@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from tilewatch.kernels.measuring.racing import RacePolicy, count_affordable, ranking, still_in
 
 POLICY = RacePolicy()
@@ -98,6 +100,19 @@ def test_more_samples_leave_less_room_for_luck() -> None:
     assert still_in(slower[5], POLICY) == [1, 2]
     assert still_in(slower[6], POLICY) == [1]
     assert still_in({1: (100.0,) * 20, 2: (100.9,) * 20}, POLICY) == [1, 2], "within the margin for calm rounds"
+
+
+@pytest.mark.parametrize(
+    ("fastest", "reaches_us"),
+    [((100.0, 110.0, 150.0), 150.0), ((150.0, 100.0, 110.0, 105.0, 120.0), 150.0), ((100.0,) * 5, 100.0)],
+)
+def test_few_samples_stay_as_long_as_the_slowest_of_the_fastest_config_is_within_luck(
+    fastest: tuple[float, ...], reaches_us: float
+) -> None:
+    """A lower bound is the fastest sample less the margin, and an upper bound the slowest sample."""
+    for by, left in ((0.999, [1, 2]), (1.001, [1])):
+        slower = reaches_us / (1 - POLICY.luck) * by
+        assert still_in({1: fastest, 2: (slower, 2 * slower, 3 * slower)}, POLICY) == left
 
 
 def test_who_stays_is_ordered_by_median() -> None:
