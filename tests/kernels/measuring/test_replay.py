@@ -10,9 +10,10 @@ from tilewatch.kernels import device
 from tilewatch.kernels.children.child_process import ChildDied
 from tilewatch.kernels.device import Gpu, gpu_model
 from tilewatch.kernels.measuring import pair_bench
+from tilewatch.kernels.measuring import replay as module
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.other_processes import GpuBusy
-from tilewatch.kernels.measuring.pair_bench import ReplaySide
+from tilewatch.kernels.measuring.pair_bench import PairBench, ReplaySide
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.replay import (
     REPLAYED,
@@ -117,6 +118,20 @@ def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch
     assert gpu.children == 3
     assert (result.base_us, result.head_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
     assert (result.gpu_uuid, result.timer, len(result.telemetry)) == ("GPU-1", "cupti", 3)
+
+
+def test_a_replay_reports_its_bench_s_seconds_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    benches: list[PairBench] = []
+
+    class Noted(PairBench):
+        def __init__(self, *of: Any, **how: Any) -> None:
+            super().__init__(*of, **how)
+            benches.append(self)
+
+    monkeypatch.setattr(module, "PairBench", Noted)
+    _, result = run_replay(monkeypatch, ["timed"] * 2, 2)
+    assert result.gpu_s == benches[0].gpu_s > 0
+    assert result.started_at <= result.finished_at
 
 
 def test_processes_of_next_launches_import_both_sides_while_one_measures(monkeypatch: pytest.MonkeyPatch) -> None:
