@@ -2,20 +2,23 @@
 the others' end."""
 
 import itertools
+import runpy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, Rig, install_for_children
+from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, THIS_GPU, Rig, install_for_children
+from tilewatch import processes
 from tilewatch.kernels.children import child_process
-from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.device import GpuMissing
 from tilewatch.kernels.measuring import gpu_processes, pair_bench
+from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.pair_bench import (
     Launched,
     LaunchFailed,
@@ -30,6 +33,7 @@ from tilewatch.kernels.measuring.pair_bench import (
 from tilewatch.kernels.measuring.preparation import Preparation
 from tilewatch.kernels.measuring.sweep import GpuSetup, SweepFailed
 from tilewatch.kernels.results import Cubin
+from tilewatch.metrics import Metric
 
 
 @pytest.fixture
@@ -414,3 +418,205 @@ def test_a_launch_of_host_code_that_timed_itself_says_why() -> None:
 def test_cubins_of_another_architecture_are_refused(rig: Rig) -> None:
     with PairBench(0, "sm_100", rig.store_url) as bench, pytest.raises(GpuMissing, match="the cubins are for sm_100"):
         list(bench.launch_each([work(rig, rig.cubin(1), rig.cubin(1))]))
+
+
+@pytest.mark.parametrize(("cores", "ahead"), [(1, 1), (4, 1), (7, 1), (8, 2), (15, 3), (16, 4), (64, 4)])
+def test_a_quarter_of_the_cores_import_ahead_and_no_more_than_four(
+    monkeypatch: pytest.MonkeyPatch, cores: int, ahead: int
+) -> None:
+    monkeypatch.setattr(processes, "count_cores", lambda: cores)
+    assert runpy.run_path(pair_bench.__file__)["MOST_AHEAD"] == ahead
+
+
+class ScriptedProcesses:
+    """Answers as the processes of a pair. `answers` replaces fields of the answers, by the question."""
+
+    alive = True
+
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self._answers, self.asked = answers, list[Mapping[str, Any]]()
+        self.planned: list[str] = []
+
+    def plan(self, preparations: Sequence[Preparation]) -> None:
+        self.planned = [each.problem for each in preparations]
+
+    def prepare(self, _: Preparation, *, deadline_s: float) -> Mapping[str, Any]:
+        assert deadline_s == pair_bench.PREPARE_DEADLINE_S
+        return {"timer": "cupti", **self._answers.get("prepare", {})}
+
+    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> Mapping[str, Any]:
+        is_trial = request["ask"] == "trial"
+        assert deadline_s == (pair_bench.TRIAL_DEADLINE_S if is_trial else pair_bench.ROUNDS_DEADLINE_S)
+        self.asked.append(request)
+        answer = self._answers.get(request["ask"], {})
+        if isinstance(answer, Exception):
+            raise answer
+        if is_trial:
+            return {"status": "timed", "samples_us": [1.0, 2.0], **answer}
+        times_us = [[10.0 * (1 + each)] * request["rounds"] for each in request["ids"]]
+        spans_us = [[100.0 * (1 + each)] * request["rounds"] for each in request["ids"]]
+        return {"samples_us": times_us, "spans_us": spans_us, "telemetry": [{"clock_mhz": 1980}], **answer}
+
+    def close(self) -> None:
+        self.alive = False
+
+
+SIDES = [ReplaySide(Path("/library"), Cubin({"tile": number}, str(number), "k")) for number in range(4)]
+PAIR = PairWork("k", "1x1", SIDES[0], SIDES[1], label="a")
+
+Scripted = Callable[..., tuple[list[LaunchResult], ScriptedProcesses]]
+
+
+@pytest.fixture
+def launch_scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """Launches pairs in scripted processes. Returns the results and the last processes that were asked anything."""
+
+    def launch(works: Sequence[PairWork], **answers: Any) -> tuple[list[LaunchResult], ScriptedProcesses]:
+        started: list[ScriptedProcesses] = []
+        spawn = lambda *_, **__: (started.append(ScriptedProcesses(answers)), started[-1])[1]  # noqa: E731
+        monkeypatch.setattr(pair_bench, "GpuProcesses", spawn)
+        monkeypatch.setattr(pair_bench, "usable_gpu", lambda *_: THIS_GPU)
+        with PairBench(0, "sm_90", "file:///store") as bench:
+            results = [result for _, result in bench.launch_each(works)]
+        assert not any(each.alive for each in started)
+        return results, [each for each in started if each.asked][-1]
+
+    return launch
+
+
+@pytest.mark.parametrize(
+    ("heads", "fastest_us", "rounds"),
+    [
+        (1, 500.0, 40),
+        (1, 400.0, 40),
+        (1, 513.0, 38),
+        (1, 1_000.0, 20),
+        (1, 1_600.0, 12),
+        (1, 1_667.0, 12),
+        (1, 30_000.0, 12),
+        (3, 400.0, 40),
+        (3, 1_000.0, 20),
+        (3, 30_000.0, 12),
+    ],
+)
+def test_as_many_rounds_as_fit_are_timed_and_neither_too_few_nor_too_many(
+    launch_scripted: Scripted, heads: int, fastest_us: float, rounds: int
+) -> None:
+    """COMPARED fills 40 ms with rounds of two sides, 80 ms with those of four. The slower sample is bad luck."""
+    works = [replace(PAIR, head=SIDES[number], label=str(number)) for number in range(1, 1 + heads)]
+    results, asked = launch_scripted(works, trial={"samples_us": [2 * fastest_us, fastest_us]})
+    counts = [each["rounds"] for each in asked.asked if each["ask"] == "rounds"]
+    assert counts == [pair_bench.COMPARED.warm_up, rounds]
+    assert list_times(results) == [(10.0, 10.0 * (1 + number)) for number in range(1, 1 + heads)]
+
+
+@pytest.mark.parametrize(("metric", "times_us"), [("time", (10.0, 20.0)), ("graph", (100.0, 200.0))])
+def test_a_graph_s_time_is_the_span_of_its_launches(
+    launch_scripted: Scripted, metric: Metric, times_us: tuple[float, float]
+) -> None:
+    results, asked = launch_scripted([replace(PAIR, metric=metric, launches=5)])
+    assert list_times(results) == [times_us]
+    assert isinstance(results[0], Launched)
+    assert results[0].telemetry == ({"clock_mhz": 1980},)
+    of_rounds = [each for each in asked.asked if each["ask"] == "rounds"]
+    assert [(each["as_graph"], each["seed"], each["names"]) for each in of_rounds] == [(metric == "graph", 5, [])] * 2
+
+
+FAILED: list[tuple[dict[str, Any], LaunchFailed]] = [
+    (
+        {"rounds": {"no_graph": "the stream waits"}},
+        LaunchFailed("no CUDA graph: the stream waits", is_of_head=False, is_final=True),
+    ),
+    (
+        {"rounds": {"wrong": "y is off", "id": 0}},
+        LaunchFailed("with the base it gives wrong results: y is off", is_of_head=False, is_final=True),
+    ),
+    (
+        {"rounds": {"wrong": "y is off", "id": 1}},
+        LaunchFailed("with the head it gives wrong results: y is off", is_of_head=True, is_final=True),
+    ),
+    (
+        {"rounds": {"wrong": "x was changed"}},
+        LaunchFailed("one side gives wrong results: x was changed", is_of_head=False, is_final=True),
+    ),
+    (
+        {"rounds": ChildHung("no answer")},
+        LaunchFailed("something ended the GPU process: no answer", is_of_head=False, is_final=False),
+    ),
+    (
+        {"trial": BadDescription("it is not as it must be")},
+        LaunchFailed("it is not as it must be", is_of_head=False, is_final=True),
+    ),
+    (
+        {"trial": {"status": "launch_error", "failure": "no such symbol"}},
+        LaunchFailed("with the base it cannot be launched: no such symbol", is_of_head=False, is_final=True),
+    ),
+    (
+        {"trial": {"status": "crashed", "failure": "illegal address"}},
+        LaunchFailed("with the base it faults on the GPU: illegal address", is_of_head=False, is_final=False),
+    ),
+]
+
+
+@pytest.mark.parametrize(("answers", "failed"), FAILED)
+def test_a_launch_without_times_says_of_which_side_and_whether_for_good(
+    launch_scripted: Scripted, answers: dict[str, Any], failed: LaunchFailed
+) -> None:
+    results, _ = launch_scripted([PAIR], **answers)
+    assert results == [failed]
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (ChildDied("SIGSEGV"), LaunchFailed("the base could not be described: SIGSEGV", False, False)),
+        (ChildHung("no answer"), LaunchFailed("the base could not be described: no answer", False, False)),
+        (BadDescription("made up"), LaunchFailed("made up", False, True)),
+    ],
+)
+def test_a_base_that_cannot_be_described_costs_its_own_pairs_alone(
+    launch_scripted: Scripted, monkeypatch: pytest.MonkeyPatch, error: Exception, failed: LaunchFailed
+) -> None:
+    """What died may live the next time, so it is described once more then."""
+    asked: list[tuple[Path, str]] = []
+
+    def describe_side(preparation: Preparation, _: Mapping[str, str], *, deadline_s: float) -> Mapping[str, Any]:
+        assert deadline_s == pair_bench.PREPARE_DEADLINE_S
+        asked.append((preparation.library, preparation.problem))
+        if len(asked) == 1:
+            raise error
+        return {"kernel": "k"}
+
+    monkeypatch.setattr(pair_bench, "describe_side", describe_side)
+    pair = replace(PAIR, base=replace(SIDES[0], library=Path("/older")))
+    other, again = replace(pair, problem="2x2"), replace(pair, label="again", launches=1)
+    results, launched = launch_scripted([pair, other, again])
+    assert results[0] == failed
+    assert list_times(results) == [(10.0, 20.0)] * 2
+    assert launched.planned == ["2x2", "1x1"]
+    assert asked == [(Path("/older"), problem) for problem in ("1x1", "2x2", "1x1")]
+
+
+@pytest.mark.parametrize("error", [SweepFailed("no room"), ChildDied("SIGSEGV"), ChildHung("no answer")])
+def test_a_race_that_stops_says_which_one_and_frees_the_gpu(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    ended: list[str] = []
+
+    class Child:
+        gpu_s = 5.0
+
+        def __init__(self, setup: GpuSetup) -> None:
+            assert setup.environment == {"CUDA_VISIBLE_DEVICES": THIS_GPU.uuid}
+
+        def close(self) -> None:
+            ended.append("closed")
+
+    def stop(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(pair_bench, "usable_gpu", lambda *_: THIS_GPU)
+    monkeypatch.setattr(pair_bench, "GpuChild", Child)
+    monkeypatch.setattr(pair_bench, "sweep", stop)
+    with PairBench(0, "sm_90", "file:///store") as bench:
+        with pytest.raises(MeasureFailed, match=f"^racing k on 1x1 stopped: {error}$"):
+            bench.race(LIBRARY, "k", "1x1", "file:///store", [SIDES[0].cubin])
+        assert (bench.gpu_s, ended) == (5.0, ["closed"])
