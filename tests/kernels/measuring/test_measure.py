@@ -27,9 +27,18 @@ from tilewatch.kernels.device import GpuMissing
 from tilewatch.kernels.measuring import measure as module
 from tilewatch.kernels.measuring.careful_timing import LEAST_WARMING
 from tilewatch.kernels.measuring.known_counters import read_counted
-from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, _sum_seconds, measure
+from tilewatch.kernels.measuring.measure import (
+    MOST_COUNTED,
+    MeasureFailed,
+    MeasureRequest,
+    _find_tied,
+    _sum_seconds,
+    measure,
+)
 from tilewatch.kernels.measuring.other_processes import GpuBusy
+from tilewatch.kernels.measuring.sweep import GpuSetup, SweepResult
 from tilewatch.kernels.results import Cubin, RunResult, TrialResult
+from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 BASELINES = ("torch_residual_add", "copy")
 
@@ -343,6 +352,15 @@ def test_the_gpu_s_seconds_of_the_sweep_are_counted(bench: Bench) -> None:
     assert bench.measure([bench.rig.cubin()]).sweep_gpu_s > 0
 
 
+def test_the_winner_and_the_first_of_those_that_tie_with_it_are_counted() -> None:
+    configs = [{"tile": number} for number in range(3 * MOST_COUNTED)]
+    trials = tuple(TrialResult(each, "timed") for each in configs)
+    for tied in (1, MOST_COUNTED, MOST_COUNTED + 1):
+        tie = tuple(configs[-1 - place] for place in range(tied))
+        places = [len(configs) - 1 - place for place in range(min(tied, MOST_COUNTED))]
+        assert _find_tied(SweepResult(tie[0], tie, trials)) == places
+
+
 def test_seconds_are_summed_by_phase_and_those_of_other_requests_are_the_sweep_s() -> None:
     spent_s = {"import": 1.0, "trial": 3.0, "rounds": 2.0, "time": 0.25}
     assert _sum_seconds(spent_s) == {"import": 1.0, "sweep": 3.25, "rounds": 2.0}
@@ -402,6 +420,36 @@ def test_a_shipped_config_that_is_wrong_in_the_rounds_is_named_and_not_the_winne
     result = bench.measure([rig.cubin(2, 80.0), shipped], ships={"tile_rows": 8})
     assert (result.winner, [trial.status for trial in result.trials]) == ({"tile_rows": 2}, ["timed", "wrong"])
     assert "shipped" not in {each.implementation for each in result.measurements}
+
+
+def test_processes_of_baselines_end_before_those_of_the_next_best_start(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each prepares its own inputs, for which the GPU may have no room twice."""
+    events: list[str] = []
+
+    class Process:
+        names = ()
+
+        def __init__(self, environment: Toolchain, setup: GpuSetup, *_: object) -> None:
+            self.details = {f"torch of {environment.name}": {"missing": "it is made up"}}
+            self._name = environment.name
+            events.append(f"{self._name} starts for {setup.problem}")
+
+        def time_block(self, *_: object) -> tuple[dict[str, list[float]], list[Any]]:
+            return {}, []
+
+        def close(self) -> None:
+            events.append(f"{self._name} ends")
+
+    monkeypatch.setattr(module, "start_environment", Process)
+    environments = [Toolchain(name, tmp_path, ()) for name in ("a", "b")]
+    cubins = [bench.rig.cubin(1), bench.rig.cubin(2, 80.0, **IN_THE_ROUNDS)]
+    assert bench.measure(cubins, environments=environments).winner == {"tile_rows": 1}
+    starts = [f"{name} starts for {PROBLEM}" for name in "ab"]
+    assert events[:4] == [*starts, "b ends", "a ends"]
+    assert events[4:6] == starts
+    assert sorted(events[6:]) == ["a ends", "b ends"]
 
 
 def test_inputs_that_a_wrong_winner_changed_are_restored_for_the_next_best(bench: Bench) -> None:
