@@ -181,6 +181,34 @@ def test_no_file_stays_open_once_a_turn_has_ended_or_was_not_got(
         assert count_open(tmp_path) == 1, "one that was interrupted may be taken later"
 
 
+def test_who_waits_wakes_every_few_seconds_and_computes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is held for three more looks."""
+    joined: list[float] = []
+
+    class Waiting:
+        def __init__(self, *, target: object, args: tuple[int, int], daemon: bool) -> None:
+            assert (target, args[1], daemon) == (fcntl.flock, fcntl.LOCK_EX, True)
+
+        def start(self) -> None:
+            self._looks = 0
+
+        def is_alive(self) -> bool:
+            self._looks += 1
+            return self._looks <= 3
+
+        def join(self, seconds: float) -> None:
+            joined.append(seconds)
+
+    monkeypatch.setattr(gpu_turn.threading, "Thread", Waiting)
+    with (tmp_path / "turn").open("w") as held, (tmp_path / "turn").open("w") as wanted:
+        gpu_turn._wait_awake(held.fileno(), fcntl.LOCK_EX)
+        assert joined == [], "a free lock needs no thread"
+        gpu_turn._wait_awake(wanted.fileno(), fcntl.LOCK_EX)
+    assert joined == [gpu_turn.WAKE_S] * 3
+
+
 def count_open(folder: Path) -> int:
     """Returns how many files of a folder this process has open."""
     links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
