@@ -12,6 +12,7 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, measure_in_this_process
 from tests.kernels.fixtures.fake_gpu.device import FakeGpu
+from tilewatch import processes
 from tilewatch.kernels.children.child_process import ChildProcess
 from tilewatch.kernels.measuring import other_processes
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
@@ -103,6 +104,18 @@ def test_a_gpu_that_others_keep_is_left_to_them(waited: list[float]) -> None:
     ):
         ask(UndisturbedGpu(), timed)
     assert timed.asked == len(waited) == 1 + MOST_WAITS
+
+
+def test_processes_that_were_met_are_named_in_order(waited: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_processes, "_describe_process", lambda each: f"{each:04} stranger")
+    monkeypatch.setattr(processes, "list_descendants", lambda _: [])
+    pids = [3007, 20, 1111, 480, 9000, 77]
+    names = [f"{each:04} stranger" for each in sorted(pids)]
+    with pytest.raises(GpuBusy, match=f"the GPU was used by {', '.join(names)} for 30 s while"):
+        ask(UndisturbedGpu(), Timed(*map(running, pids)))
+    answer = ask(UndisturbedGpu(), Timed(running(*pids), NOBODY))
+    assert answer["telemetry"][-1]["others"] == names
+    assert len(waited) == 1 + MOST_WAITS + 2
 
 
 def test_where_nvml_cannot_tell_the_reading_says_why() -> None:
