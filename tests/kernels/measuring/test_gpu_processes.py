@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,20 @@ from tests.kernels.fixtures.fake_gpu import LIBRARY, MODULES, NAME, PROBLEM, ROO
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tests.kernels.fixtures.s3_server import s3_server
 from tilewatch.configs import config_key
-from tilewatch.kernels.children.child_process import ChildProcess
+from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.gpu.health.watcher import Watcher, canary
+from tilewatch.kernels.measuring import gpu_processes
 from tilewatch.kernels.measuring import sweep as module
 from tilewatch.kernels.measuring.baseline_process import describe_other_library
+from tilewatch.kernels.measuring.description_schema import BadDescription
+from tilewatch.kernels.measuring.gpu_processes import GpuProcesses, describe_side
 from tilewatch.kernels.measuring.gpu_turn import GpuTurn
 from tilewatch.kernels.measuring.measure import MeasureRequest, measure
 from tilewatch.kernels.measuring.other_processes import GpuBusy
 from tilewatch.kernels.measuring.pair_bench import ReplaySide
+from tilewatch.kernels.measuring.preparation import OperatorAnswer, Preparation
 from tilewatch.kernels.measuring.replay import ReplayRequest, replay
 from tilewatch.kernels.measuring.sweep import GpuChild, GpuSetup, SweepFailed, sweep
 from tilewatch.kernels.results import Cubin, TrialResult
@@ -387,3 +394,344 @@ def test_a_watcher_reads_the_gpu_in_a_child_of_its_own() -> None:
         assert watcher.look()["sm_clock_mhz"] == 1980
     finally:
         watcher.close()
+
+
+class Script:
+    """Plays all processes of a problem and the GPU's turn. `answers` maps a question to what is answered, one after
+    the other, and the last one again and again; an exception is raised and ends the process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
+        self.answers = {name: list(each) if isinstance(each, list) else [each] for name, each in answers.items()}
+        self.events: list[tuple[str, str]] = []
+        self.asked: list[Mapping[str, Any]] = []
+        self.started: list[ScriptedChild] = []
+        monkeypatch.setattr(gpu_processes, "ChildProcess", partial(ScriptedChild, self))
+        monkeypatch.setattr(gpu_processes, "find_turn", lambda _: self)
+        monkeypatch.setattr(gpu_processes, "describe_operator", self.describe_operator)
+
+    def answer(self, name: str, request: Mapping[str, Any]) -> Any:
+        self.events.append((name, request["ask"]))
+        self.asked.append(request)
+        answers = self.answers.get(request["ask"], [{}])
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def describe_operator(self, library: Any, _: Preparation, folder: Path, deadline: float) -> OperatorAnswer:
+        assert deadline > time.monotonic()
+        found: OperatorAnswer = self.answer(library.name, {"ask": f"describe {folder.name}"})
+        return found
+
+    def list_asked(self, word: str) -> list[str]:
+        return [name for name, each in self.events if each == word]
+
+    @contextlib.contextmanager
+    def prepare(self) -> Iterator[float]:
+        self.events.append(("turn", "prepare"))
+        yield 3.0
+
+    def take(self) -> float:
+        self.events.append(("turn", "take"))
+        return 4.0
+
+    def release(self) -> None:
+        self.events.append(("turn", "release"))
+
+
+class ScriptedChild:
+    """One of the processes that a script plays. Its name is its role and the number of its start."""
+
+    def __init__(self, script: Script, role: str, **fields: Any) -> None:
+        assert fields["environment"] == {"CUDA_VISIBLE_DEVICES": UUID}
+        self.script, self.alive, self._answer = script, True, list[Any]()
+        script.started.append(self)
+        self.name = f"{role} {len(script.started)}"
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._answer
+
+    def begin(self, request: Mapping[str, Any]) -> None:
+        if not self.alive:
+            raise ChildDied(f"{self.name} has ended")
+        self._answer = [self.script.answer(self.name, request)]
+
+    def finish(self, *, deadline_s: float) -> Any:
+        assert 0 < deadline_s <= 300
+        answer = self._answer.pop()
+        if isinstance(answer, ChildDied | ChildHung):
+            self.alive = False
+            raise answer
+        return answer
+
+    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> Any:
+        self.begin(request)
+        return self.finish(deadline_s=deadline_s)
+
+    def close(self) -> None:
+        if self.alive:
+            self.script.events.append((self.name, "end"))
+        self.alive = False
+
+
+PROBLEM_OF_K: dict[str, Any] = {
+    "problem": {
+        "kernel": "k",
+        "sizes": {},
+        "arrays": [
+            {
+                "name": "x", "shape": [1], "dtype": "float32", "output": False, "fill": "normal", "aligned": True,
+                "inout": False,
+            }
+        ],
+        "given": {}, "tolerance": 0.01, "flops": 0, "bytes": 0, "launches": {},
+    }
+}  # fmt: skip
+OF_KERNEL: dict[str, Any] = {
+    "describe problem": PROBLEM_OF_K, "reference": {"outputs": {}}, "expect": {"timer": "cupti"},
+    "take reference": {"refused": None, "has_room": True}, "look": {"seen": {"running": [], "active": []}},
+}  # fmt: skip
+DESCRIBED = OperatorAnswer({"kernel": "k"}, "", "")
+STAYS = OperatorAnswer(None, "it adds with PyTorch", "")
+OF_OPERATOR: dict[str, Any] = {**OF_KERNEL, "describe problem": {"problem": None}, "describe library": DESCRIBED}
+WRONG = {"status": "wrong", "failure": "y is off"}
+TIMED = {"status": "timed", "samples_us": [1.0]}
+TRIAL = {"ask": "trial", "id": 7}
+
+
+def prepare_in(script: Script, *preparations: Preparation, others: Sequence[Path] = ()) -> GpuProcesses:
+    found = GpuProcesses(Path("/library"), environment={"CUDA_VISIBLE_DEVICES": UUID}, others=others)
+    found.plan(preparations[1:] and preparations)
+    assert script.list_asked("prepare") == [], "nothing takes a turn"
+    return found
+
+
+def make_preparation(problem: str = "1x1", **fields: Any) -> Preparation:
+    return Preparation(Path("/library"), "k", problem, "file:///store", **fields)
+
+
+def test_a_timer_is_started_once_and_the_gpu_is_taken_once_and_given_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(monkeypatch, **OF_KERNEL)
+    processes = prepare_in(script)
+    first = processes.prepare(make_preparation(), deadline_s=100)
+    assert (first["waited_s"], first["timer"], first["library_runs_apart"]) == (3.0 + 4.0, "cupti", True)
+    assert processes.prepare(make_preparation("2x2"), deadline_s=100)["waited_s"] == 3.0
+    assert script.list_asked("start timer") == ["gpu 1"]
+    assert [name for name, word in script.events if word == "reference"] == ["library 2", "library 3"]
+    assert script.events[-1] == ("library 3", "end"), "it ends before anything is timed"
+    processes.close()
+    assert [word for name, word in script.events if name == "turn"] == ["prepare", "take", "prepare", "release"]
+    assert not any(each.alive for each in script.started)
+
+
+def test_references_are_taken_until_there_is_no_room_and_each_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms = [{"refused": None, "has_room": each} for each in (True, False, True)]
+    script = Script(monkeypatch, **{**OF_KERNEL, "take reference": rooms})
+    planned = [make_preparation(problem) for problem in ("1x1", "2x2", "3x3")]
+    processes = prepare_in(script, *planned)
+    for each in planned:
+        assert processes.prepare(each, deadline_s=100)["library_runs_apart"]
+    assert script.list_asked("reference") == ["library 2", "library 2", "library 3"]
+    places = [each["place"] for each in script.asked if each["ask"] in ("take reference", "expect")]
+    assert places == [0, 1, 0, 1, 2, 2]
+    assert [each["problem"] for each in script.asked if each["ask"] == "prepare"] == ["1x1", "2x2", "3x3"]
+
+
+def test_a_planned_problem_that_is_prepared_again_is_described_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(monkeypatch, **OF_KERNEL)
+    planned = [make_preparation(problem) for problem in ("1x1", "2x2")]
+    processes = prepare_in(script, *planned)
+    for each in (*planned, planned[1]):
+        processes.prepare(each, deadline_s=100)
+    assert script.list_asked("describe problem") == ["library 2", "library 2", "library 3"]
+    assert [each.get("place") for each in script.asked if each["ask"] == "expect"] == [0, 1, None]
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_a_process_that_may_use_the_gpu_ends_before_others_get_it(
+    monkeypatch: pytest.MonkeyPatch, is_busy: bool
+) -> None:
+    script = Script(monkeypatch, **OF_KERNEL)
+    processes = prepare_in(script, others=[Path("/older")])
+    processes.prepare(make_preparation(), deadline_s=100)
+    processes.start_sides()
+    script.started[-1].finish(deadline_s=1)
+    if is_busy:
+        script.started[0].begin(TRIAL)
+    processes.close()
+    ended = script.events.index(("gpu 1", "end"))
+    assert (ended < script.events.index(("turn", "release"))) == is_busy
+
+
+@pytest.mark.parametrize("failed", ["describe problem", "reference"])
+@pytest.mark.parametrize("error", [ChildDied("SIGSEGV"), ChildHung("no answer")])
+def test_a_planned_problem_that_fails_costs_no_other_one(
+    monkeypatch: pytest.MonkeyPatch, failed: str, error: Exception
+) -> None:
+    script = Script(monkeypatch, **{**OF_KERNEL, failed: [OF_KERNEL[failed], error, OF_KERNEL[failed]]})
+    planned = [make_preparation(problem) for problem in ("1x1", "2x2", "3x3")]
+    processes = prepare_in(script, *planned)
+    processes.prepare(planned[0], deadline_s=100)
+    with pytest.raises(type(error), match=str(error)):
+        processes.prepare(planned[1], deadline_s=100)
+    processes.prepare(planned[2], deadline_s=100)
+    assert script.list_asked("take reference") == ["gpu 1"] * 2
+
+
+def test_a_measuring_process_that_dies_takes_no_more_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it took is lost, and the bench starts another one."""
+    taken = [OF_KERNEL["take reference"], ChildDied("SIGSEGV")]
+    script = Script(monkeypatch, **{**OF_KERNEL, "take reference": taken})
+    planned = [make_preparation(problem) for problem in ("1x1", "2x2", "3x3")]
+    processes = prepare_in(script, *planned)
+    with pytest.raises(ChildDied, match="gpu 1 has ended"):
+        processes.prepare(planned[0], deadline_s=100)
+    assert script.list_asked("reference") == ["library 2"] * 2
+    assert not processes.alive
+
+
+def test_a_reference_that_is_refused_is_an_error_of_its_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(monkeypatch, **{**OF_KERNEL, "take reference": [{"refused": "y has no values", "has_room": True}]})
+    planned = [make_preparation(problem) for problem in ("1x1", "2x2")]
+    processes = prepare_in(script, *planned)
+    for each in planned:
+        with pytest.raises(BadDescription, match="y has no values"):
+            processes.prepare(each, deadline_s=100)
+
+
+@pytest.mark.parametrize(
+    ("apart", "stated", "by_library", "refused"),
+    [
+        ("", "", "", "no process measures the code that it runs unless its watch file says why"),
+        ("", "it adds", "", None),
+        ("", "", "it was decided", None),
+        ("0", "", "", None),
+        ("1", "it adds", "", "TILEWATCH_REQUIRE_APART is set: no process measures the code that it runs"),
+        ("1", "it adds", "it was decided", "TILEWATCH_REQUIRE_APART is set"),
+    ],
+)
+def test_host_code_measures_itself_only_if_that_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, apart: str, stated: str, by_library: str, refused: str | None
+) -> None:
+    monkeypatch.setenv(sandbox.REQUIRE_APART, apart)
+    answer = OperatorAnswer(None, "it adds with PyTorch", stated)
+    script = Script(monkeypatch, **{**OF_OPERATOR, "describe library": answer})
+    processes = prepare_in(script)
+    preparation = make_preparation(by_library=by_library)
+    why = by_library or "it adds with PyTorch"
+    if refused is not None:
+        with pytest.raises(BadDescription, match=f"^{why}, and {refused}"):
+            processes.prepare(preparation, deadline_s=100)
+        assert script.list_asked("take") == [], "nothing is timed"
+        return
+    introduction = processes.prepare(preparation, deadline_s=100)
+    assert not introduction["library_runs_apart"]
+    assert (introduction["not_apart"], introduction["stated"]) == (why, "" if by_library else stated)
+    assert script.list_asked("prepare")[-1] == "library 3"
+    assert [each.name for each in script.started if each.alive] == ["library 3"], "one process does both"
+    script.answers["trial"] = [TIMED]
+    assert processes.ask(TRIAL, deadline_s=20) == TIMED
+
+
+@pytest.mark.parametrize(
+    ("head", "base", "stated"),
+    [
+        (replace(STAYS, stated="of the head"), DESCRIBED, "of the head"),
+        (replace(DESCRIBED, stated="of the head"), replace(STAYS, stated="of the base"), "of the base"),
+    ],
+)
+def test_the_stated_reason_is_that_of_the_side_whose_launches_cannot_be_repeated(
+    monkeypatch: pytest.MonkeyPatch, head: OperatorAnswer, base: OperatorAnswer, stated: str
+) -> None:
+    script = Script(monkeypatch, **{**OF_OPERATOR, "describe library": head, "describe older": base})
+    processes = prepare_in(script, others=[Path("/older")])
+    introduction = processes.prepare(make_preparation(), deadline_s=100)
+    assert (introduction["stated"], introduction["not_apart"]) == (stated, "it adds with PyTorch")
+
+
+def test_an_operator_whose_launches_are_repeated_states_its_own_reason_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, base = replace(DESCRIBED, stated="of the head"), replace(DESCRIBED, stated="of the base")
+    script = Script(monkeypatch, **{**OF_OPERATOR, "describe library": head, "describe older": base})
+    processes = prepare_in(script, others=[Path("/older")])
+    assert processes.prepare(make_preparation(), deadline_s=100)["is_operator"]
+    (asked,) = (each for each in script.asked if each["ask"] == "prepare")
+    assert asked["operators"] == {"/library": DESCRIBED.operator, "/older": DESCRIBED.operator}
+    script.answers["trial"] = [WRONG, TIMED]
+    answer = processes.ask(TRIAL, deadline_s=20)
+    assert answer["introduction"]["stated"] == "of the head"
+
+
+def start_operator(script: Script) -> GpuProcesses:
+    """Returns the processes of an operator that is timed by what its host code said."""
+    processes = prepare_in(script)
+    introduction = processes.prepare(make_preparation(), deadline_s=100)
+    assert (introduction["library_runs_apart"], introduction["is_operator"]) == (True, True)
+    return processes
+
+
+@pytest.mark.parametrize("status", ["wrong", "launch_error"])
+def test_three_failed_configs_of_an_operator_are_tried_by_its_host_code_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    monkeypatch.setenv(sandbox.REQUIRE_APART, "0")
+    failed = {**WRONG, "status": status}
+    script = Script(monkeypatch, **OF_OPERATOR, trial=failed)
+    processes = start_operator(script)
+    for _ in range(5):
+        assert processes.ask(TRIAL, deadline_s=20) == failed
+    trials = script.list_asked("trial")
+    assert [name for name in trials if name.startswith("library")] == [f"library {number}" for number in (3, 4, 5)]
+    assert trials.count("gpu 1") == 5
+    assert gpu_processes.MOST_CONFIRMATIONS == 3
+    assert [each.name for each in script.started if each.alive] == ["gpu 1"]
+
+
+@pytest.mark.parametrize(
+    "answers", [[TIMED, WRONG], [{**WRONG, "is_final": True}], [{**WRONG, "status": "crashed"}]], ids=str
+)
+def test_host_code_does_not_try_again_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]
+) -> None:
+    """After a right config its launches are those of the operator. What is final is wrong whoever launches it."""
+    monkeypatch.setenv(sandbox.REQUIRE_APART, "0")
+    script = Script(monkeypatch, **OF_OPERATOR, trial=answers)
+    processes = start_operator(script)
+    assert [processes.ask(TRIAL, deadline_s=20) for _ in answers] == answers
+    assert script.list_asked("trial") == ["gpu 1"] * len(answers)
+
+
+def test_host_code_that_is_right_where_its_launches_were_not_measures_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(sandbox.REQUIRE_APART, "0")
+    script = Script(monkeypatch, **OF_OPERATOR, trial=[WRONG, TIMED, WRONG])
+    processes = start_operator(script)
+    answer = processes.ask(TRIAL, deadline_s=20)
+    why = "launching again what its host code launched does not give its result: y is off"
+    boundary = {"library_runs_apart": False, "not_apart": why, "stated": ""}
+    assert answer == {**TIMED, "introduction": boundary}
+    assert processes.ask(TRIAL, deadline_s=20) == WRONG
+    assert script.list_asked("trial") == ["gpu 1", "library 3", "library 3"]
+    assert [each.name for each in script.started if each.alive] == ["library 3"]
+
+
+@pytest.mark.parametrize(("apart", "names"), [("1", True), ("", True), ("0", False)])
+def test_host_code_that_may_not_measure_itself_is_not_asked_about_a_failed_config(
+    monkeypatch: pytest.MonkeyPatch, apart: str, names: bool
+) -> None:
+    monkeypatch.setenv(sandbox.REQUIRE_APART, apart)
+    script = Script(monkeypatch, **OF_OPERATOR, trial=WRONG)
+    answer = start_operator(script).ask(TRIAL, deadline_s=20)
+    assert answer["status"] == "wrong"
+    said = f"launched by what its host code said ({sandbox.REQUIRE_APART}), y is off"
+    assert answer["failure"] == (said if names else "y is off")
+    assert script.list_asked("trial") == ["gpu 1"] if names else ["gpu 1", "library 3"]
+
+
+@pytest.mark.parametrize(("is_watched", "problem"), [(True, None), (False, None), (False, PROBLEM_OF_K["problem"])])
+def test_a_side_describes_its_own_problem_or_none_in_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, is_watched: bool, problem: Mapping[str, Any] | None
+) -> None:
+    script = Script(monkeypatch, **{"describe side": {"is_watched": is_watched, "problem": problem}})
+    found = describe_side(make_preparation(), {"CUDA_VISIBLE_DEVICES": UUID}, deadline_s=100)
+    assert found == (gpu_processes.WATCHED if is_watched else problem)
+    assert script.events == [("library 1", "describe side"), ("library 1", "end")]
+    assert "seed" not in script.asked[0]
