@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
-from tilewatch.db.models import Check, CheckOperator
+from tilewatch.db.models import Check, CheckOperator, Job
 from tilewatch.db.page_reads.checks import CheckStory, find_check
 from tilewatch.db.session import session
 
@@ -158,3 +158,45 @@ def test_what_a_job_will_still_answer_is_not_stranded_and_another_job_answers_no
     }
     assert checks.find_open_operator(db_session, held) is not None
     assert checks.find_open_operator(db_session, lost) is None
+
+
+def end_job(opened: Session, state: str, failure: str, check_id: int, operator_id: int | None = None) -> None:
+    """A job that prepares the check, or launches the operator, and has ended with this state."""
+    kind, payload = ("prepare_check", {}) if operator_id is None else ("check", {"operator_id": operator_id})
+    of = {"kind": kind, "queue": "b200", "subject": "gemm", "payload": payload, "check_id": check_id}
+    job_id, _ = jobs.add(opened, key=f"job {opened.scalar(select(func.count(Job.id)))}", **of)  # type: ignore[arg-type]  # a test's short hand
+    said = failure if state in ("failed", "poison") else None
+    opened.execute(update(Job).where(Job.id == job_id).values(state=state, failure=said))
+
+
+@pytest.mark.parametrize(
+    ("states", "reason"),
+    [
+        (["failed"], "failure 0"),
+        (["poison"], "failure 0"),
+        (["cancelled"], "its job was cancelled"),
+        (["done"], checks.LOST),
+        (["failed", "failed"], "failure 1"),
+        (["failed", "cancelled"], "its job was cancelled"),
+        (["cancelled", "failed"], "failure 1"),
+    ],
+    ids=str,
+)
+def test_what_is_stranded_has_the_reason_of_its_own_last_job(
+    db_session: Session, states: list[str], reason: str
+) -> None:
+    asked = CheckRequest("tilewatch", "a" * 40, "c" * 40, "Tile it", "b200", None, 0.0)
+    prepared, unprepared = make_check(db_session), checks.open_once(db_session, asked, "ada")[0]
+    operator, other = prepare(db_session, prepared, small=None, large=None)
+    for number, state in enumerate(states):
+        end_job(db_session, state, f"failure {number}", unprepared)
+        end_job(db_session, state, f"failure {number}", prepared, operator)
+    end_job(db_session, "failed", "of the other check", prepared)
+    end_job(db_session, "failed", "of the other operator", prepared, other)
+    checks.end_stranded(db_session)
+    assert (read(db_session, unprepared).check.failure, read(db_session, prepared).check.failure) == (reason, None)
+    reasons = {each.problem: (each.reason, each.sentence) for each in read(db_session, prepared).operators}
+    assert reasons == {
+        "small": (reason, f"could not be compared: {reason}"),
+        "large": ("of the other operator", "could not be compared: of the other operator"),
+    }
