@@ -288,6 +288,21 @@ def test_a_regression_that_is_back_has_the_size_of_what_is_slow_again(db_session
     assert (found.state, found.size, found.low, found.high) == ("reopened", 0.04, 0.03, 0.05)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_regression_that_is_back_has_the_size_of_its_largest_slow_series(db_session: Session, sign: int) -> None:
+    """Neither the first nor the newest series is the largest, and that of another regression does not count."""
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    change = cause(ids[0], ids[1], direction="regression" if sign == 1 else "improvement")
+    open_or_join(db_session, replace(change, kernel="norm"), moved(run_id, size=sign * 0.9))
+    for problem, size in zip(PROBLEMS[:3], (0.04, 0.3, 0.05), strict=True):
+        number = open_or_join(db_session, change, moved(run_id, problem, sign * size)).id
+    regressions.triage(db_session, number, "resolve", "ada")
+    open_or_join(db_session, change, moved(run_id, PROBLEMS[3], sign * 0.06))
+    found = one(db_session, number)
+    assert (found.state, found.size) == ("reopened", sign * 0.3)
+    assert (found.low, found.high) == (sign * 0.3 - 0.01, sign * 0.3 + 0.01)
+
+
 def test_the_newest_word_of_a_person_counts(db_session: Session) -> None:
     ids, run_id = commits(db_session, 3), run_of(db_session)
     number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
