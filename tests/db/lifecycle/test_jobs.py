@@ -96,11 +96,12 @@ def test_no_two_priorities_are_equal_and_a_replay_is_the_most_urgent() -> None:
 
 
 def test_messages_go_out_in_the_order_of_urgency(db_session: Session) -> None:
-    nightly, manual = (
-        one_commit.job(db_session, "nightly"),
-        one_commit.job(db_session, "manual", priority=Priority.MANUAL),
-    )
-    assert [job.id for job in jobs.list_unsent(db_session, 0)] == [manual, nightly]
+    """Of equally urgent jobs the oldest comes first, wherever its row is stored."""
+    nightlies = [one_commit.job(db_session, f"nightly {number}", state="waiting") for number in range(3)]
+    manual = one_commit.job(db_session, "manual", priority=Priority.MANUAL)
+    for job_id in reversed(nightlies):
+        jobs.release(db_session, [job_id])
+    assert [job.id for job in jobs.list_unsent(db_session, 0)] == [manual, *nightlies]
 
 
 def test_a_job_that_is_put_off_waits_and_costs_no_attempt(db_session: Session) -> None:
