@@ -13,7 +13,7 @@ from tilewatch.db.lifecycle.regressions import ITSELF
 from tilewatch.db.lifecycle.waiting import after, backoff_s, clock_now
 from tilewatch.db.models import Check, Commit, Message, Regression, RegressionEvent
 from tilewatch.db.natural_keys import find_or_add
-from tilewatch.db.query_parts import is_recorded
+from tilewatch.db.query_parts import is_recorded, read_rows, select_row
 
 MOST_ATTEMPTS = 500
 """The number of attempts (about three days) after which a message counts as failed. The digest then lists it."""
@@ -85,12 +85,12 @@ def list_unreported_changes(session: Session) -> list[UnreportedChange]:
         func.starts_with(Message.key, literal("event ").concat(cast(event.id, String)).concat(" ")),
     )
     query = (
-        select(event.id.label("event_id"), event.regression_id, Regression.repository, kind.label("kind"))
+        select_row(UnreportedChange, [event, Regression], event_id=event.id, kind=kind)
         .join(Regression, Regression.id == event.regression_id)
         .where(kind.is_not(None), ~is_reported, event.at > after(-REPORT_WITHIN_S), ~is_recorded(event.regression_id))
         .order_by(event.id)
     )
-    return [UnreportedChange(**row._mapping) for row in session.execute(query)]
+    return read_rows(session, query, UnreportedChange)
 
 
 def list_unreported_checks(session: Session) -> list[int]:
@@ -213,7 +213,7 @@ def retry(session: Session, message_ids: Sequence[int]) -> list[int]:
     anew = {"state": "queued", "attempts": 0, "not_before": None, "trouble": None}
     which = Message.id == func.any(list(message_ids))
     changed = update(Message).where(which, Message.state == "failed").values(**anew).returning(Message.id)
-    return sorted(session.scalars(changed))
+    return list(session.scalars(changed))
 
 
 def _end(session: Session, message_id: int, columns: dict[str, Any]) -> None:
