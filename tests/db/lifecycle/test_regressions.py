@@ -3,6 +3,7 @@
 import datetime as dt
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select, text
@@ -130,6 +131,51 @@ def test_changes_that_share_no_commit_are_two_regressions(db_session: Session) -
     second = open_or_join(db_session, cause(ids[4], ids[5]), moved(run_id))
     third = open_or_join(db_session, cause(ids[2], ids[4], direction="improvement"), moved(run_id, size=-0.05))
     assert len({first.id, second.id, third.id}) == 3
+
+
+@pytest.mark.parametrize(
+    ("differs", "is_same"),
+    [
+        ({}, True),
+        ({"sentence": "another sentence"}, True),
+        ({"repository": "another"}, False),
+        ({"kernel": "norm"}, False),
+        ({"direction": "improvement"}, False),
+        ({"category": "toolchain"}, False),
+        ({"what": "n1"}, False),
+        ({"what": "n1 and n3"}, False),
+        ({"ends": (3, 9)}, True),
+        ({"ends": (7, 9)}, True),
+        ({"ends": (8, 9)}, False),
+        ({"ends": (3, 5)}, True),
+        ({"ends": (3, 4)}, False),
+    ],
+    ids=str,
+)
+def test_a_change_belongs_to_the_regression_of_the_same_cause_if_both_share_a_commit(
+    db_session: Session, differs: dict[str, Any], is_same: bool
+) -> None:
+    ids, run_id = commits(db_session, 12), run_of(db_session)
+    first = replace(cause(ids[4], ids[8]), what="n1 and n2")
+    opened = open_or_join(db_session, first, moved(run_id))
+    good, bad = ({"ends": (4, 8)} | differs)["ends"]
+    again = {name: value for name, value in differs.items() if name != "ends"}
+    second = replace(first, good_commit_id=ids[good], bad_commit_id=ids[bad], **again)
+    joined = open_or_join(db_session, second, moved(run_id, PROBLEMS[1]))
+    assert (joined.id == opened.id, joined.created) == (is_same, not is_same)
+
+
+def test_a_change_that_fits_several_regressions_joins_the_newest_and_locks_no_other(
+    db_session: Session, database_url: str
+) -> None:
+    ids, run_id = commits(db_session, 12), run_of(db_session)
+    older, newer = (open_or_join(db_session, cause(*ends), moved(run_id)).id for ends in (ids[2:4], ids[3:5]))
+    regressions.edit(db_session, older, "ada", "note", "its row now lies after the other one")
+    db_session.commit()
+    assert open_or_join(db_session, cause(ids[2], ids[4]), moved(run_id)) == OpenedRegression(newer, False)
+    with session(database_url) as opened:
+        free = opened.scalars(select(Regression.id).with_for_update(skip_locked=True)).all()
+    assert free == [older]
 
 
 def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_session: Session) -> None:
