@@ -338,6 +338,50 @@ def test_a_cancelled_job_is_lost_to_its_worker(db_session: Session) -> None:
     assert _job(db_session, done).state == "done"
 
 
+def test_a_change_of_several_jobs_changes_those_alone_and_lists_them_by_number(db_session: Session) -> None:
+    ids = [one_commit.job(db_session, f"job {number}", state="waiting", kind="compile") for number in range(4)]
+    other = one_commit.job(db_session, "other", state="waiting")
+    for job_id in reversed(ids):  # the rows lie in another order
+        db_session.execute(update(Job).where(Job.id == job_id).values(queue="compile"))
+    assert jobs.release(db_session, ids[::-1]) == [UnsentJob(each, "compile") for each in ids]
+    jobs.mark_sent(db_session, ids[1:])
+    assert jobs.list_unsent(db_session, LEASE_S) == [UnsentJob(ids[0], "compile")]
+    assert jobs.cancel(db_session, ids[::-1]) == ids
+    assert jobs.retry(db_session, ids[::-1]) == ids
+    for job_id in ids:
+        jobs.claim(db_session, job_id, "a", LEASE_S)
+    db_session.execute(update(Job).where(Job.id.in_(ids)).values(lease_until=ENDED_LEASE))
+    assert jobs.requeue_expired(db_session) == [UnsentJob(each, "compile") for each in ids]
+    assert (_job(db_session, other).state, _job(db_session, other).queue) == ("waiting", "gpu.b200")
+
+
+def test_the_log_of_a_job_is_the_last_one_written_until_the_job_is_done(db_session: Session) -> None:
+    job_id, failed = one_commit.job(db_session, "done"), one_commit.job(db_session, "failed")
+    logs = []
+    for each in (job_id, failed):
+        jobs.claim(db_session, each, "a", LEASE_S)
+        for log in (None, "line 1", None, "line 2"):
+            assert jobs.renew(db_session, each, "a", LEASE_S, 1, log)
+            logs.append(_job(db_session, each).log)
+    assert logs == 2 * [None, "line 1", "line 1", "line 2"]
+    jobs.finish(db_session, job_id, "a")
+    jobs.fail(db_session, failed, "a", "no such kernel", None, "line 3")
+    assert (_job(db_session, job_id).log, _job(db_session, failed).log) == (None, "line 3")
+
+
+def test_a_worker_renews_and_ends_only_the_job_that_is_named(db_session: Session) -> None:
+    ids = [one_commit.job(db_session, f"job {number}") for number in range(2)]
+    for job_id in ids:
+        jobs.claim(db_session, job_id, "a", LEASE_S)
+    assert jobs.renew(db_session, ids[0], "a", LEASE_S, done_steps=3)
+    assert [_job(db_session, each).done_steps for each in ids] == [3, 0]
+    for end in (jobs.finish, jobs.hand_back, lambda *of: jobs.fail(*of, "no such kernel")):
+        assert end(db_session, ids[0], "a")
+        assert [_job(db_session, each).owner for each in ids] == [None, "a"]
+        db_session.execute(update(Job).where(Job.id == ids[0]).values(state="queued", failure=None, not_before=None))
+        assert _claimed(db_session, ids[0]) == ids[0]
+
+
 def test_a_state_without_its_evidence_cannot_be_stored(db_session: Session) -> None:
     """The table itself refuses a job that failed for no reason."""
     _job(db_session, one_commit.job(db_session)).state = "failed"
