@@ -8,8 +8,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
+from tilewatch.db import fact_writes
+from tilewatch.db.lifecycle import checks, jobs
+from tilewatch.db.lifecycle.checks import CheckRequest
 from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.models import Job
+from tilewatch.db.models import Check, Job
 from tilewatch.worker.queue import dispatch, follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 
@@ -59,3 +62,29 @@ def test_a_replay_is_held_on_the_gpu_that_it_names_once_both_sides_are_compiled(
     assert (row.kind, row.queue, unsent.queue, row.total_steps) == (kind, queue, queue, steps)
     assert (row.run_id, row.priority, row.subject) == (run_id, Priority.CONFIRM, question.subject)
     assert follow_up.ask(db_session, asked, Priority.CONFIRM) == [], "it is queued"
+
+
+@pytest.mark.parametrize(("kind", "of_check"), [("prepare_check", True), ("check", True), ("record", False)])
+def test_the_end_of_a_check_s_last_job_ends_a_check_that_has_no_outcome(
+    db_session: Session, kind: str, of_check: bool
+) -> None:
+    """`tilewatch compare` would wait for the next reconciliation."""
+    fact_writes.add_gpu_model(
+        db_session, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0
+    )
+    asked = CheckRequest("tilewatch", "a" * 40, "b" * 40, "Tile it", "b200", None, 0.0)
+    check_id, _ = checks.open_once(db_session, asked, "ada")
+    job_id, _ = jobs.add(
+        db_session,
+        key="last",
+        kind=kind,
+        queue="compile",
+        subject="a check",
+        payload={},
+        check_id=check_id if of_check else None,
+    )
+    claimed = jobs.claim(db_session, job_id, "tester#1", 60.0)
+    assert claimed is not None
+    jobs.finish(db_session, job_id, "tester#1")
+    assert follow_up.queue_next(db_session, claimed) == []
+    assert db_session.scalar(select(Check.failure)) == (checks.LOST if of_check else None)
