@@ -84,3 +84,21 @@ def test_queues_take_turns(transport: Transport, broker_url: str) -> None:
                 client.lpush(queue, write(number, queue))
     queues = [each.delivery_info["routing_key"] for each in take(transport, 6, "judge", "compile")]
     assert sorted(queues[:2]) == sorted(queues[2:4]) == sorted(queues[4:]) == ["compile", "judge"]
+
+
+def test_a_connection_that_breaks_while_a_worker_waits_is_trouble_that_passes(
+    transport: Transport, broker_url: str
+) -> None:
+    """The worker connects again after such an error. Another error would end the worker."""
+    connection: Any = transport.client
+    with (
+        Consumer(connection, [Queue("judge")], no_ack=True, callbacks=[]),
+        redis.Redis.from_url(broker_url) as client,
+    ):
+        with pytest.raises(TimeoutError):  # it waits for a message from now on
+            connection.drain_events(timeout=0.01)
+        assert client.client_kill_filter(_type="normal", skipme=True)
+        with pytest.raises(transport.connection_errors):
+            connection.drain_events(timeout=30)
+        client.lpush("judge", write(1, "judge"))
+    assert [each.headers["id"] for each in take(transport, 1, "judge")] == ["job-1"]
