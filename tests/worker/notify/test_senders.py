@@ -31,6 +31,13 @@ def test_secrets_of_an_address_are_not_repeated(error: str, shown: str) -> None:
     assert without_secrets(error, "json://robot:hunter2!@hooks.example.org/T0KENT0KEN") == shown
 
 
+def test_no_end_of_a_secret_is_left_where_another_secret_is_its_beginning() -> None:
+    """A shorter piece that is replaced first leaves the rest of a longer one."""
+    secrets = ["T0KEN0" + "123456"[:more] for more in range(7)]
+    address = f"json://example.org/{'/'.join(secrets)}"
+    assert without_secrets(f"unknown: {' '.join(secrets)}", address) == f"unknown: {' '.join(['...'] * len(secrets))}"
+
+
 def test_an_address_that_no_service_has_is_given_up_without_being_shown() -> None:
     outcome = Service("nosuch://hunter2").send(OutgoingMessage("k", "digest", "subject", "body"))
     assert not outcome.again
