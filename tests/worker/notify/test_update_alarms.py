@@ -9,7 +9,7 @@ from tests.db.fixtures import one_commit
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import alarms as life
 from tilewatch.db.lifecycle import repositories
-from tilewatch.db.models import Alarm, Compilation, Measurement, Message, Run, Submission, Trial
+from tilewatch.db.models import Alarm, Compilation, Measurement, Message, Run, Submission, Trial, Verdict
 from tilewatch.db.page_reads import alarms
 from tilewatch.db.session import session
 from tilewatch.kernels.children.sandbox import Level
@@ -159,6 +159,27 @@ def test_a_winner_that_is_beaten_a_baseline_that_changed_and_a_shipped_config_be
         opened.execute(update(Measurement).where(Measurement.implementation == "shipped").values(median_us=9.1))
     look(out, days=8)
     assert open_(out) == []
+
+
+def test_a_lost_tie_is_no_alarm_any_more_once_replays_confirmed_the_change(out: Outbox) -> None:
+    """A confirmed change has its own message. The night is judged after the alarm is opened."""
+    night(out, 1)
+    run_id = night(out, 2)
+    with session(out.database_url) as opened:
+        of_run = (Measurement.run_id == run_id, Measurement.role == "kernel")
+        before = opened.scalars(select(Measurement.config_id).where(*of_run)).one()
+        sweep_id = opened.get_one(Run, run_id).sweep_id
+        other = select(Trial.config_id).where(Trial.sweep_id == sweep_id, Trial.config_id != before).limit(1)
+        won = opened.scalars(other).one()
+        opened.execute(update(Measurement).where(*of_run).values(config_id=won))
+        opened.execute(update(Trial).where(Trial.sweep_id == sweep_id, Trial.config_id == won).values(median_us=9.0))
+        opened.execute(update(Run).where(Run.id == run_id).values(tie=[]))
+    for verdict, kinds in (("undecided", ["tie_lost"]), ("unchanged", ["tie_lost"]), ("regression", [])):
+        with session(out.database_url) as opened:
+            opened.execute(update(Verdict).where(Verdict.run_id == run_id).values(verdict=verdict))
+        look(out)
+        assert [kind for kind, _ in open_(out)] == kinds
+    assert sent(out) == ["tie_lost"]
 
 
 def test_a_baseline_that_changed_for_three_repositories_is_one_alarm(out: Outbox) -> None:
