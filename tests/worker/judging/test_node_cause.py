@@ -386,6 +386,20 @@ def test_a_new_driver_is_suspected_of_one_per_cent(time_us: float, is_suspected:
     assert (found is not None and found.driver is not None) == is_suspected
 
 
+@pytest.mark.parametrize(("limit", "others_us"), [("WELL_GPUS_DIFFER", (90.0,)), ("APART", (100.0,))])
+@pytest.mark.parametrize(
+    ("time_us", "is_suspected"), [(101.5625, True), (101.56, False), (98.4375, True), (98.44, False)]
+)
+def test_the_smallest_difference_that_is_suspected_is_suspected_itself(
+    monkeypatch: pytest.MonkeyPatch, limit: str, others_us: tuple[float, ...], time_us: float, is_suspected: bool
+) -> None:
+    """No quotient of two times is as far from 1 as a hundredth is exactly; a limit of 1/64 is met."""
+    monkeypatch.setattr(node_cause, limit, 1 / 64)
+    new_driver, same_driver = ("580", "590", "580"), ("580", "580", "580")
+    found = suspect(time_us, new_driver if limit == "WELL_GPUS_DIFFER" else same_driver, others_us)
+    assert (found is not None) == is_suspected
+
+
 def test_a_node_is_suspected_where_a_driver_cannot_be() -> None:
     new_driver = ("580", "590", "580")
     cases = [suspect(105.0, new_driver, last_here=False), suspect(105.0, new_driver, unknown=LAST_HERE)]
@@ -406,7 +420,7 @@ def test_a_node_is_compared_with_the_newest_run_on_another_node() -> None:
     assert (found.before.run_id, found.moved) == (NEWER_OTHER, pytest.approx(0.05))
 
 
-@pytest.mark.parametrize(("moved", "asked"), [(0.0249, True), (-0.0249, True), (0.0251, False), (-0.0251, False)])
+@pytest.mark.parametrize(("moved", "asked"), [(0.025, True), (-0.025, True), (0.0251, False), (-0.0251, False)])
 def test_a_node_is_asked_whether_it_is_over_when_half_of_the_difference_is_gone(
     monkeypatch: pytest.MonkeyPatch, moved: float, asked: bool
 ) -> None:
