@@ -70,6 +70,23 @@ def test_a_space_with_one_more_axis_has_not_lost_the_config() -> None:
     assert explain.explain_replayed(head, replace(BASE, time_us=120.0)).category == "search_space", "it lost the axis"
 
 
+@pytest.mark.parametrize(
+    ("tile_m", "tile_n", "category"),
+    [
+        ((64, 128), (128, 256), "code"),
+        ((64,), (128, 256), "search_space"),
+        ((64, 128), (128,), "search_space"),
+        ((64,), (128,), "search_space"),
+    ],
+)
+def test_a_space_that_lost_one_value_of_the_config_has_lost_the_config(
+    tile_m: tuple[int, ...], tile_n: tuple[int, ...], category: str
+) -> None:
+    params = {"tile_m": 64, "tile_n": 128}
+    head = replace(BASE, time_us=110.0, params=params, axes={"tile_m": tile_m, "tile_n": tile_n}, code_sha256="b")
+    assert explain.explain_replayed(BASE, head).category == category
+
+
 def test_another_winner_in_the_same_space_is_the_code_s_doing() -> None:
     """What its code lacks of the other config's code is not all the commit's doing."""
     head = replace(BASE, params={"tile_m": 64, "tile_n": 256}, code_sha256="b", time_us=110.0)
