@@ -5,17 +5,23 @@ import re
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import git_history, tiny_repository
 from tests.worker.fixtures.nights import do_nights, read_verdicts
 from tests.worker.fixtures.worker_context import settings_for
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.alarms import BEATEN_LIST
-from tilewatch.db.models import Alarm, Measurement, Message, Replay, Suspicion
+from tilewatch.db.models import Alarm, Measurement, Message, Replay, Suspicion, Sweep, Trial
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads.judging import Point, Scope
+from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.replay_evidence import Estimate
+from tilewatch.worker.judging import beaten_list
 from tilewatch.worker.judging.beaten_list import is_beaten
 from tilewatch.worker.judging.compiler_cause import PairAnswer
 from tilewatch.worker.notify.outbox import Outbox
@@ -84,3 +90,48 @@ def test_only_a_faster_config_beats_the_list() -> None:
     policy = Policy()
     answers = [PairAnswer(Estimate(size, 0.001, 8), False) for size in (-0.03, 0.03, -0.002)]
     assert [is_beaten(each, policy) for each in (*answers, PairAnswer(None, True), None)] == [True, *4 * [False]]
+
+
+SERIES = ("gemm_fp8", "320x32576x7168", "node-a")
+
+
+@pytest.mark.parametrize(
+    ("stored", "ahead", "is_found"),
+    [
+        ("listed winner", 0.05, True),
+        ("listed", 0.05, False),
+        ("winner", 0.05, False),
+        ("", 0.05, False),
+        ("listed winner", 0.005, False),
+    ],
+)
+def test_a_lead_is_replayed_if_the_store_has_the_machine_code_of_both_configs(
+    db_session: Session, tmp_path: Path, stored: str, ahead: float, is_found: bool
+) -> None:
+    planned = one_commit.submit(db_session)
+    fact_writes.add_compilations(db_session, [one_commit.compiled(each) for each in planned.code_keys])
+    fact_writes.attach_compilations(db_session, compiler=one_commit.COMPILER, sweep_ids=[planned.sweep_id])
+    run_id = one_commit.measure(db_session, planned)
+    winner, *listed = planned.config_ids
+    space = db_session.get_one(Sweep, planned.sweep_id).space
+    db_session.execute(update(Sweep).values(space={**space, "listed": listed}))
+    db_session.execute(update(Trial).where(Trial.config_id == listed[1]).values(median_us=9.4))
+    certificate = {"certificate": {"ahead": ahead, "ahead_before": 0.0}}
+    db_session.execute(update(Measurement).where(Measurement.role == "kernel").values(detail=certificate))
+    store = CubinStore(str(tmp_path))
+    for name, code_key in zip(("winner", "other", "listed"), planned.code_keys, strict=False):
+        if name in stored.split():
+            store.put(str(one_commit.compiled(code_key)["content_key"]), {"status": "ok"}, b"cubin")
+    sweep = db_session.get_one(Sweep, planned.sweep_id)
+    scope = Scope(planned.submission_id, sweep.commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    point = Point(planned.submission_id, run_id, *SERIES, "toolchain", 9.05, 9.0, 9.1, None, None)
+    unknown = Point(planned.submission_id, run_id + 1, *SERIES, "toolchain", 9.05, 9.0, 9.1, None, None)
+    found = beaten_list.find_suspicions(db_session, store, scope, {SERIES: point, ("other", *SERIES[1:]): unknown})
+    assert list(found) == ([SERIES] if is_found else [])
+    for each in found.values():
+        sides = each.question.base, each.question.head
+        assert (
+            [side.config_id for side in sides] == [each.listed.config_id, each.winner.config_id] == [listed[1], winner]
+        )
+        assert [side.sha for side in sides] == [scope.sha] * 2, "both are the night's own code"
+        assert (each.question.axis, each.question.launches) == ("config", 8)
