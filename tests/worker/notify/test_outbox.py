@@ -20,6 +20,7 @@ from tilewatch.worker.notify.alarms import OpenAlarm
 from tilewatch.worker.notify.forge import Forge
 from tilewatch.worker.notify.outbox import (
     Outbox,
+    _day,
     _send,
     _sender_of,
     send_due,
@@ -407,6 +408,50 @@ def test_a_digest_begins_where_the_last_one_ended(database_url: str, board: Rece
             opened.get_one(Regression, number).opened_at = func.now() - dt.timedelta(hours=hours)
     new = write_digest_body(database_url, board).partition("New:")[2].partition("Still open:")[0]
     assert [hours for hours in opened_hours_ago.values() if f"kernel_{hours}" in new] == [28, 30]
+
+
+@pytest.mark.parametrize(
+    ("opened_h", "ended_h", "sections"),
+    [
+        (-1, None, ["still_open"]),
+        (0, None, ["opened", "still_open"]),
+        (1, None, ["opened", "still_open"]),
+        (-2, -1, []),
+        (-2, 0, ["ended"]),
+        (-2, 1, ["ended"]),
+        (0, 1, ["ended"]),
+    ],
+)
+@pytest.mark.parametrize("size", [0.05, -0.05])
+def test_a_regression_is_in_the_sections_of_a_digest_that_its_times_call_for(
+    database_url: str, opened_h: float, ended_h: float | None, sections: list[str], size: float
+) -> None:
+    """The hours are from the last digest on. An improvement has a section of its own, whatever became of it."""
+    number, since = regress(database_url, size=size), NOW - dt.timedelta(days=1)
+    with session(database_url) as opened:
+        if ended_h is not None:
+            regressions.triage(opened, number, "resolve", "ada")
+        for hours, to_state in ((opened_h, "new"), (ended_h, "resolved")):
+            at = since + dt.timedelta(hours=hours or 0.0)
+            opened.execute(update(RegressionEvent).where(RegressionEvent.to_state == to_state).values(at=at))
+        opened.get_one(Regression, number).opened_at = since + dt.timedelta(hours=opened_h)
+    with session(database_url) as opened:
+        day = _day(opened, since, NOW)
+    found = [name for name in ("opened", "ended", "still_open", "improvements") if getattr(day, name)]
+    assert found == (sections if size > 0 else ["improvements"] if opened_h >= 0 else [])
+
+
+def test_a_digest_lists_the_messages_that_were_given_up_since_the_last_one(database_url: str) -> None:
+    since = NOW - dt.timedelta(days=1)
+    with session(database_url) as opened:
+        for state in ("failed", "queued"):
+            for hours in (-1, 0, 1):
+                key = f"{state} {hours}"
+                messages.write(opened, key=key, kind="digest", channel="board", subject=key, body="")
+                at = since + dt.timedelta(hours=hours)
+                opened.execute(update(Message).where(Message.key == key).values(created_at=at, state=state))
+        day = _day(opened, since, NOW)
+    assert [each.subject for each in day.failed_messages] == ["failed 1", "failed 0"]
 
 
 def test_a_kernel_of_two_repositories_is_told_apart_in_messages_and_in_the_digest(
