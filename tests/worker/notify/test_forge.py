@@ -9,8 +9,9 @@ import pytest
 import requests
 
 from tests.worker.fixtures.http_receiver import Answer, Asked, Receiver, receiver
+from tilewatch.text import COMMENT_CHARACTERS
 from tilewatch.worker.notify.forge import COMMENTS_A_PAGE, Forge, comment_of
-from tilewatch.worker.notify.senders import OutgoingMessage, SendResult, read_result, requested_wait_s
+from tilewatch.worker.notify.senders import TAKEN, OutgoingMessage, SendResult, read_result, requested_wait_s
 
 KNOWN = "ghp_hunter2"
 SHA = "bad0" * 10
@@ -158,8 +159,31 @@ def test_a_redirect_is_no_message_that_was_sent(status: int) -> None:
 def test_a_forge_that_cannot_be_reached_is_waited_out() -> None:
     with receiver() as gone:
         pass
-    outcome = Forge("owner/name", gone.url, KNOWN).send(MESSAGE)
-    assert outcome == SendResult.later("the forge cannot be reached (ConnectionError)")
+    unreached = Forge("owner/name", gone.url, KNOWN)
+    assert (
+        unreached.send(MESSAGE)
+        == unreached.probe()
+        == SendResult.later("the forge cannot be reached (ConnectionError)")
+    )
+
+
+@pytest.mark.parametrize("status", [404, 422, 503])
+def test_a_commit_whose_status_is_refused_gets_no_comment(hub: Hub, status: int) -> None:
+    """The next attempt begins with the status again, and would not look for a comment if it counted as the first."""
+    hub.receiver.answer = lambda asked: Answer(status) if "/statuses/" in asked.path else hub.answer(asked)
+    outcome = forge(hub).send(MESSAGE)
+    assert outcome.trouble is not None
+    assert f"the forge (owner/name) answers {status}" in outcome.trouble
+    assert hub.comments == []
+
+
+@pytest.mark.parametrize(("status", "is_taken"), [(200, True), (401, False), (404, False)])
+def test_whether_a_token_reads_a_repository_is_asked_without_writing(hub: Hub, status: int, is_taken: bool) -> None:
+    hub.receiver.answer = lambda _: Answer(status, {})
+    outcome = forge(hub).probe()
+    assert (outcome == TAKEN) == is_taken
+    assert is_taken or f"the forge (owner/name) answers {status}" in (outcome.trouble or "")
+    assert [(asked.method, asked.path) for asked in hub.receiver.asked] == [("GET", "/repos/owner/name")]
 
 
 def test_a_digest_has_no_place_on_a_commit(hub: Hub) -> None:
@@ -176,6 +200,16 @@ def test_a_comment_of_500_operators_keeps_githubs_limit_and_counts_the_rest() ->
     left_out = int(re.findall(r"^and (\d+) more: http://here/e\?run=7$", body, re.MULTILINE)[0])
     assert sum(line in body for line in lines) == 500 - left_out
     assert body.splitlines()[-2:] == ["```", "[Evidence](http://here/e?run=7)"]
+
+
+def test_the_longest_comment_that_keeps_the_limit_is_whole() -> None:
+    """Each line counts with its end, so the limit is met but for the end of the last one."""
+    room = COMMENT_CHARACTERS - 1 - len(comment_of(replace(MESSAGE, body="")))
+    longest = (f"{'x' * 99}\n" * (room // 100 + 1))[:room]
+    whole = comment_of(replace(MESSAGE, body=longest))
+    assert longest in whole
+    assert len(whole) == COMMENT_CHARACTERS - 1
+    assert re.search(r"^and \d more: ", comment_of(replace(MESSAGE, body=f"{longest}y")), re.MULTILINE)
 
 
 def test_a_body_of_backticks_keeps_the_limit() -> None:
