@@ -132,6 +132,31 @@ def test_a_section_of_a_digest_lists_so_many_rows_and_counts_the_others(rows: in
         assert listed[wording.LISTED :] == left_out
 
 
+def test_a_digest_says_of_each_regression_what_its_section_is_about() -> None:
+    nobodys = replace(ROW, owner=None, state="reopened")
+    ended, faster = replace(ROW, state="resolved"), replace(ROW, direction="improvement", size=-0.05)
+    day = replace(CALM, opened=[ROW], ended=[ended], still_open=[ROW, nobodys], improvements=[faster])
+    text = wording.digest_text(day, "http://here")
+    line = "#7 gemm of kernels on b200, h200: +4.2 % time, slower since bbbbbbbbbb (3 series)"
+    assert text.subject == "Tilewatch: 1 new regression, 2 open, 0 alarms in all repositories"
+    assert text.body.split("\n\n")[1:] == [
+        f"New:\n  {line}",
+        f"Recovered, resolved or expected:\n  {line} [resolved]",
+        f"Still open:\n  {line} [new, ada]\n  {line} [reopened, nobody]",
+        f"Faster:\n  {line.replace('+4.2 % time, slower', '-5.0 % time, faster')}",
+    ]
+
+
+def test_a_day_of_some_repositories_keeps_their_rows_alone_and_what_belongs_to_none() -> None:
+    alarm = AlarmRow(1, "k", "nightly_late", "h200", "", NOW, None)
+    ours, theirs, others = (replace(ROW, repository=name) for name in ("ours", "theirs", "others"))
+    day = replace(CALM, opened=[theirs, ours], ended=[ours], still_open=[others, ours, theirs], alarms=[alarm])
+    assert day.list_repositories() == ["others", "ours", "theirs"]
+    assert day.of("ours") == replace(CALM, opened=[ours], ended=[ours], still_open=[ours], alarms=[alarm])
+    assert day.of("ours", "theirs") == replace(day, still_open=[ours, theirs])
+    assert day.of() == replace(CALM, alarms=[alarm])
+
+
 def test_what_is_back_again_names_no_series_that_has_recovered() -> None:
     recovered = replace(SERIES, problem="64x64x64", gpu_model="b200", gpu_name="B200", size=0.3, recovered_at=NOW)
     story = RegressionStory(replace(ROW, series=2), (recovered, SERIES), (), (), ())
