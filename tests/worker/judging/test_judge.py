@@ -37,7 +37,8 @@ from tilewatch.db.models import (
 from tilewatch.db.page_reads import series
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import judging
-from tilewatch.db.worker_reads.judging import Night, Point, Scope
+from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact, Scope
+from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.kernels.compiling.compiler import Compiler
 from tilewatch.kernels.results import Compiled
 from tilewatch.text import short_sha
@@ -48,11 +49,12 @@ from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import judge, rejudge
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.night_context import OpenNight
-from tilewatch.worker.judging.scope_judge import ScopeJudge, series_of
+from tilewatch.worker.judging.replay_answers import End, Pair
+from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, SeriesQuestion, series_of
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.reconcile import reconcile
-from tilewatch.worker.queue.replay_job import ReplayJob
+from tilewatch.worker.queue.replay_job import ReplayJob, question_key
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import compiler
 from tilewatch.worker.submitting.submit import submit_nightly
@@ -630,3 +632,62 @@ def test_a_series_that_cannot_be_judged_is_undecided_with_the_error_and_awaits_n
     assert [(each.run_id, each.verdict, each.reason) for each in night.verdicts] == [(run_id, "undecided", reason)]
     assert db_session.scalars(select(Suspicion.state)).all() == ["undecided"]
     assert "gemm_fp8 p n1 could not be judged" in caplog.text
+
+
+def test_an_error_takes_back_what_was_stored_of_its_series_and_no_other(
+    db_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = one_commit.submit(db_session)
+    night = night_of(db_session, one_commit.measure(db_session, planned), planned)
+    commit_id = db_session.get_one(Sweep, planned.sweep_id).commit_id
+    scope_judge = ScopeJudge([("gemm_fp8", "p", "n1")], Policy(), 100)
+    numbers = scope_judge.verdict(("gemm_fp8", "p", "n1"))
+
+    def settle(tonight: OpenNight, _: object, __: object, point: Point, ___: object) -> None:
+        tonight.add_verdict(point, numbers, "unchanged", "as before")
+        if point.problem == "odd":
+            tonight.open_suspicion(point, (commit_id, commit_id), 0.05, "+5.0%")
+            raise ZeroDivisionError("no launches")
+
+    monkeypatch.setattr(judge, "_settle", settle)
+    for problem in ("first", "odd", "last"):
+        point = Point(planned.submission_id, night.run_id, "gemm_fp8", problem, "n1", "t", 9.0, 8.9, 9.1, None, None)
+        judge._try_to_settle(night, scope_judge, series_of(point), point, None)
+    assert [(each.verdict, each.reason) for each in night.verdicts] == [
+        ("unchanged", "as before"),
+        ("undecided", "could not be judged: ZeroDivisionError: no launches"),
+        ("unchanged", "as before"),
+    ]
+    assert db_session.scalars(select(Suspicion)).all() == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "origin", "state", "answered"),
+    [
+        (4, "measured", None, 4),
+        (3, "measured", None, None),
+        (3, "measured", "queued", None),
+        (3, "measured", "cancelled", 3),
+        (0, "measured", "cancelled", 0),
+        (3, "recorded", None, 3),
+    ],
+)
+def test_a_replay_is_awaited_until_its_job_ended_without_an_answer(
+    db_session: Session, stored: int, origin: str, state: str | None, answered: int | None
+) -> None:
+    """Nobody can replay recorded nights, so their questions have the launches that are on record."""
+    won = Winner(1, 1, "source", 1, {"tile_m": 32}, "key", "k", "code", "c1")
+    ends = [End(number, f"{number}" * 40, won, None, f"code {number}") for number in (1, 2)]
+    pair = Pair("k", "p", ends[0], ends[1], False)
+    times = (100.0,) * stored
+    facts = [ReplayFact("k", "p", 1, 2, 1, 2, "code 1", "code 2", times, times, None)]
+    planned = one_commit.submit(db_session)
+    scope = Scope(planned.submission_id, 1, "ab" * 20, 7, "tilewatch", "b200", "sm_100", origin)
+    history = SimpleNamespace(find_pair=lambda *_: pair)
+    tonight: Any = SimpleNamespace(session=db_session, scope=scope, history=history, facts=facts)
+    if state is not None:
+        key = question_key(scope, "k", "p", f"{ends[0].sha}:{ends[1].sha}", stored, 4 - stored)
+        job_id = one_commit.job(db_session, judging.job_keys(key)[1], "queued", kind="confirm")
+        db_session.execute(update(Job).where(Job.id == job_id).values(state=state, submission_id=scope.submission_id))
+    found = judge._answer(tonight, SeriesQuestion(("k", "p", "n1"), 1, 2, 4, 0))
+    assert found == (None if answered is None else Launches((100.0,) * answered, (100.0,) * answered))
