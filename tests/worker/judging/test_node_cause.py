@@ -20,11 +20,11 @@ from tests.worker.fixtures.celery_process import all_done, celery_worker, wait_f
 from tests.worker.fixtures.nights import submit_night
 from tests.worker.fixtures.worker_context import settings_for
 from tilewatch.db import fact_writes
-from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Verdict, Worker
+from tilewatch.db.lifecycle import jobs, suspicions
+from tilewatch.db.models import Job, Regression, RegressionSeries, Replay, Run, Suspicion, Sweep, Verdict, Worker
 from tilewatch.db.page_reads import messages, regressions, replays
 from tilewatch.db.session import session
-from tilewatch.db.worker_reads import gpus
+from tilewatch.db.worker_reads import gpus, judging
 from tilewatch.db.worker_reads.judging import NightBefore, Point, ReplayFact, Scope
 from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.worker import run_job
@@ -489,3 +489,42 @@ def test_runs_of_one_node_suspect_no_node(db_session: Session) -> None:
     db_session.get_one(Run, fleet.runs[0]).host = "n2"
     db_session.flush()
     assert fleet.suspect({"a": 105.0}) == []
+
+
+@pytest.mark.parametrize(
+    ("here", "replays", "given_up", "can_be"),
+    [
+        (("n1", "n2"), 0, 0, True),
+        (("n1",), 0, 0, False),
+        ((), 0, 0, False),
+        ((), 2, 0, True),
+        ((), 0, 2, True),
+        ((), 1, 1, True),
+        ((), 1, 0, False),
+        ((), 0, 1, False),
+    ],
+)
+def test_both_nodes_are_asked_if_both_are_here_or_have_answered_or_never_will(
+    db_session: Session, here: tuple[str, ...], replays: int, given_up: int, can_be: bool
+) -> None:
+    planned = one_commit.submit(db_session)
+    commit_id = db_session.get_one(Sweep, planned.sweep_id).commit_id
+    scope = replace(SCOPE, submission_id=planned.submission_id, gpu_model="b200")
+    asked = suspicion()
+    asked = replace(asked, questions=(replace(asked.questions[0], key="1"), replace(asked.questions[1], key="2")))
+    for host in here:
+        db_session.add(
+            Worker(
+                name=host, kind="gpu", host=host, gpu_model="b200", gpu_uuid=f"GPU-{host}", toolchain={"driver": "1"}
+            )
+        )
+    of = {"kernel": "double", "problem": "1024", "gpu_model": "b200", "gpu_s": 1.0, "origin": "measured"}
+    ends = {"good_commit_id": commit_id, "bad_commit_id": commit_id, "axis": "node", "suspicion_id": None}
+    for question in asked.questions[:replays]:
+        suspicions.write_replay(db_session, question.key, {**of, **ends}, good_us=[1.0], bad_us=[1.0])
+    for question in asked.questions[replays : replays + given_up]:
+        job_id = one_commit.job(db_session, judging.job_keys(question.key)[1], kind="confirm")
+        values = {"state": "cancelled", "submission_id": scope.submission_id}
+        db_session.execute(update(Job).where(Job.id == job_id).values(values))
+    db_session.flush()
+    assert node_cause._can_be_asked(db_session, scope, asked) == can_be
