@@ -31,12 +31,15 @@ from tilewatch.db.models import (
     Worker,
 )
 from tilewatch.db.session import session
+from tilewatch.db.worker_reads.judging import Point, Scope
 from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.gpu.simulated import SimulatedGpu
 from tilewatch.worker.judging import requested_replay
+from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.night_context import OpenNight
+from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import FirstQuestion
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.settings import Settings
@@ -208,3 +211,25 @@ def test_a_second_request_begins_with_the_reason_of_the_night(db_session: Sessio
     numbers = requested_replay._read_numbers(db_session, run_id)
     assert numbers.reason == "+5.0% against 0.4% noise"
     assert (numbers.verdict, numbers.change, numbers.policy) == (verdict.verdict, verdict.change, verdict.policy)
+
+
+@pytest.mark.parametrize(("ratio", "launches", "state"), [(1.0, 32, "refuted"), (1.01, 3, "undecided")])
+def test_a_run_that_nothing_was_suspected_of_has_a_suspicion_once_its_replay_is_requested(
+    db_session: Session, ratio: float, launches: int, state: str
+) -> None:
+    """Such a run is undecided by its night alone. Pages show its launches with its suspicion."""
+    planned = one_commit.submit(db_session)
+    run_id = one_commit.measure(db_session, planned)
+    commit_id = db_session.get_one(Sweep, planned.sweep_id).commit_id
+    scope = Scope(planned.submission_id, commit_id, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    store: Any = None
+    night = OpenNight(db_session, scope, History(db_session, None, scope, ()), (), run_id, Policy(), store, "")
+    point = Point(planned.submission_id, run_id, "gemm_fp8", "p", "n1", "toolchain", 9.0, 8.9, 9.1, None, None)
+    ends = [End(commit_id, f"{number}" * 40, None, None, None) for number in (1, 2)]
+    times = [(100.0 + wobble % 2, (100.0 + wobble % 2) * ratio) for wobble in range(launches)]
+    pair = Pair("gemm_fp8", "p", ends[0], ends[1], ratio == 1.0)
+    reason = requested_replay._conclude(night, point, pair, FirstQuestion(6, 7, times))
+    (suspected,) = db_session.scalars(select(Suspicion))
+    assert (suspected.run_id, suspected.state, suspected.reason) == (run_id, state, reason)
+    assert (suspected.good_commit_id, suspected.bad_commit_id) == (commit_id, commit_id)
+    assert [(each.run_id, each.reason) for each in night.verdicts] == [(run_id, reason)]
