@@ -86,19 +86,29 @@ def test_queues_take_turns(transport: Transport, broker_url: str) -> None:
     assert sorted(queues[:2]) == sorted(queues[2:4]) == sorted(queues[4:]) == ["compile", "judge"]
 
 
-def test_a_connection_that_breaks_while_a_worker_waits_is_trouble_that_passes(
-    transport: Transport, broker_url: str
+def end(client: "redis.Redis", waiting: int, how: str) -> None:
+    if how == "killed":
+        assert client.client_kill_filter(_id=str(waiting))
+    else:  # as where the disk or the memory of the server is full
+        assert client.client_unblock(waiting, error=True)
+
+
+@pytest.mark.parametrize("how", ["killed", "refused"])
+def test_a_connection_that_breaks_while_a_worker_waits_is_closed_and_trouble_that_passes(
+    transport: Transport, broker_url: str, how: str
 ) -> None:
     """The worker connects again after such an error. Another error would end the worker."""
     connection: Any = transport.client
     with (
-        Consumer(connection, [Queue("judge")], no_ack=True, callbacks=[]),
+        Consumer(connection, [Queue("judge")], no_ack=True, callbacks=[]) as consumer,
         redis.Redis.from_url(broker_url) as client,
     ):
         with pytest.raises(TimeoutError):  # it waits for a message from now on
             connection.drain_events(timeout=0.01)
-        assert client.client_kill_filter(_type="normal", skipme=True)
+        (waiting,) = [int(each["id"]) for each in client.client_list() if each["cmd"] == "brpop"]
+        end(client, waiting, how)
         with pytest.raises(transport.connection_errors):
             connection.drain_events(timeout=30)
+        assert consumer.channel.client.connection._sock is None
         client.lpush("judge", write(1, "judge"))
     assert [each.headers["id"] for each in take(transport, 1, "judge")] == ["job-1"]
