@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from tests.db.fixtures import one_commit
+from tests.worker.fixtures import open_regression
 from tilewatch.db.lifecycle.jobs import UnsentJob
 from tilewatch.db.models import Job
 from tilewatch.db.session import session
@@ -31,6 +32,20 @@ def test_only_a_url_that_says_so_is_encrypted(url: str, is_encrypted: bool) -> N
     configuration = dispatch.configuration(url)
     assert configuration["broker_url"] == url
     assert configuration.get("broker_use_ssl") == ({"ssl_cert_reqs": "required"} if is_encrypted else None)
+
+
+def test_a_worker_runs_a_message_once_takes_no_other_meanwhile_and_obeys_no_sender() -> None:
+    """A message that Redis delivers again, or that waits with a busy worker, costs a job minutes. Commands and copies
+    of messages in Redis could be written by others, and end a worker."""
+    configuration = dispatch.configuration("redis://host/0")
+    for name in (
+        "task_acks_late",
+        "worker_cancel_long_running_tasks_on_connection_loss",
+        "worker_enable_remote_control",
+    ):
+        assert configuration[name] is False
+    assert configuration["worker_disable_prefetch"] is True
+    assert configuration["broker_transport_options"]["ack_emulation"] is False
 
 
 def test_each_job_gets_a_message_in_its_queue_and_is_marked_as_sent(context: Context) -> None:
@@ -66,3 +81,16 @@ def test_a_message_is_found_behind_any_number_of_others(context: Context) -> Non
         client.lpush("judge", b"not ours")
     elsewhere = UnsentJob(waiting[1].id, "compile")
     assert dispatch.find_lost(context.broker_url, [*waiting, elsewhere]) == [waiting[0], elsewhere]
+
+
+def test_the_outbox_is_woken_if_there_is_something_to_report(context: Context) -> None:
+    celery = dispatch.sender(context.broker_url)
+    with redis.Redis.from_url(context.broker_url) as client:
+        dispatch.wake_outbox(celery, context.database_url)
+        assert client.llen(dispatch.NOTIFY_QUEUE) == 0
+        with session(context.database_url) as opened:
+            open_regression.regress(opened)
+        dispatch.wake_outbox(celery, context.database_url)
+        (raw,) = client.lrange(dispatch.NOTIFY_QUEUE, 0, -1)
+    message = task_message.read(raw)
+    assert (message.task, message.job_id) == (dispatch.NOTIFY_TASK, None)
