@@ -4,15 +4,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import checks, jobs
 from tilewatch.db.lifecycle.checks import CheckRequest
-from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.models import Check, Job
+from tilewatch.db.lifecycle.jobs import ClaimedJob, Priority
+from tilewatch.db.models import Check, Job, Verdict
 from tilewatch.worker.queue import dispatch, follow_up
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 
@@ -88,3 +88,48 @@ def test_the_end_of_a_check_s_last_job_ends_a_check_that_has_no_outcome(
     jobs.finish(db_session, job_id, "tester#1")
     assert follow_up.queue_next(db_session, claimed) == []
     assert db_session.scalar(select(Check.failure)) == (checks.LOST if of_check else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_judged"),
+    [
+        ("measure", True),
+        ("prepare", True),
+        ("confirm", True),
+        ("judge", True),
+        ("record", False),
+        ("time_toolchains", False),
+    ],
+)
+def test_the_end_of_a_night_s_last_job_queues_the_judge_of_its_unjudged_runs_once(
+    db_session: Session, kind: str, is_judged: bool
+) -> None:
+    planned = one_commit.submit(db_session)
+    run_id = one_commit.measure(db_session, planned)
+    db_session.execute(delete(Verdict))
+    measured = one_commit.job(db_session)
+    of_night = {"submission_id": planned.submission_id, "sweep_id": planned.sweep_id, "state": "done"}
+    db_session.execute(update(Job).where(Job.id == measured).values(finished_at=one_commit.NOON, **of_night))
+    ended = ClaimedJob(measured, "k", kind, "queue", "s", {}, planned.submission_id, None, run_id, 1, 0, 1, None)
+    queued = follow_up.queue_next(db_session, ended)
+    found = db_session.execute(select(Job.id, Job.run_id, Job.priority).where(Job.kind == "judge")).all()
+    assert found == ([(each.id, run_id, Priority.NIGHTLY) for each in queued])
+    assert [each.queue for each in queued] == ([dispatch.JUDGE] if is_judged else [])
+    assert follow_up.queue_next(db_session, ended) == [], "its job is open"
+
+
+def test_each_night_that_asks_for_a_replay_has_one_job_of_its_own(db_session: Session) -> None:
+    nights = [one_commit.submit(db_session, key, position=number) for number, key in enumerate(("one", "two", "three"))]
+    run_ids = [one_commit.measure(db_session, night, f"run {night.submission_id}") for night in nights]
+    side = BuildSide(1, "a" * 40, 7, {"width": 128}, True, MachineCode("key", "k", "sha", "cuda-tile 1.7.0"))
+    names = ("tilewatch:b200:measured:k:64:a:b:4+8", "k", "64", "b200", "sm_100", "measured")
+    question = BuildQuestion(*names, "commit", 4, 8, side, side)
+    for night, run_id in zip(nights, run_ids, strict=True):
+        asked = ReplayJob(question, "tilewatch", "library", run_id, night.submission_id)
+        assert [len(follow_up.ask(db_session, asked, Priority.CONFIRM)) for _ in range(2)] == [1, 0]
+    rows = db_session.execute(select(Job.submission_id, Job.key).order_by(Job.id)).all()
+    first, *others = nights
+    assert rows == [
+        (first.submission_id, f"confirm:{question.key}"),
+        *((night.submission_id, f"confirm:{question.key}:night {night.submission_id}") for night in others),
+    ]
