@@ -25,7 +25,7 @@ class CubinDiff:
 
 def write_code_sentences(store: CubinStore, pairs: Collection[Pair], *, jobs: int) -> dict[Pair, str]:
     """Maps each pair of cubins to a sentence about their differences."""
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         return dict(pool.map(lambda pair: (pair, diff_cubins(store, *pair).sentence), dict.fromkeys(pairs)))
 
 

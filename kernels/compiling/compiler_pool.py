@@ -24,7 +24,7 @@ class CompilerPool:
         self.store_url, self.jobs = store_url, jobs
         self._make_compiler = partial(Compiler, store_url, limit_s=limit_s, toolchain=toolchain)
         # Each thread starts its own child, because Linux kills a child when the thread that started it ends.
-        self._threads = ThreadPoolExecutor(max(1, jobs))
+        self._threads = ThreadPoolExecutor(jobs)
         self._of_thread = threading.local()
         self._compilers: list[Compiler] = []
 
