@@ -48,7 +48,7 @@ def scan_steps(residuals: Floats, here: Mask, earlier: Mask, nodes: Indices, noi
     before_mean, before_weight = _join(before_new, before_old, np.where(changed_earlier, 0.0, unlike))
     after_mean, after_weight = _join(after_old, after_new, np.where(changed_earlier, unlike, 0.0))
     long_enough = np.maximum(before_new[1], np.where(np.isfinite(unlike), before_old[1], 0)) >= policy.min_history
-    enough = long_enough & (after_new[1] > 0) & here[-1] & np.isfinite(residuals[-1])
+    enough = long_enough & here[-1] & np.isfinite(residuals[-1])
     steps = np.where(enough, after_mean - before_mean, np.nan)
     variances = np.where(enough, 1.0 / before_weight + 1.0 / after_weight, np.nan)
     return Scan(steps, variances, noise)
