@@ -96,3 +96,47 @@ def test_a_column_of_few_nights_has_the_usual_noise_of_the_node() -> None:
     variances = learned.own + (learned.weights[:, :-1] ** 2).sum(axis=1)
     assert variances[0] == pytest.approx(np.median(variances[1:]), rel=0.05)
     assert variances[0] == pytest.approx(OWN**2 / 2, rel=0.3), "a night is one of the two that a move is between"
+
+
+REACH = 3.5 * 1.4826
+"""The farthest that a night counts: 3.5 deviations, if the median absolute value is 1."""
+
+
+def moves_of(last: float, pattern: tuple[int, ...], nights: int = 21) -> NDArray[np.float64]:
+    """Moves of one series by 1 up or down, but for the last."""
+    return np.array([*np.resize(pattern, nights - 1), last])[:, None]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(("far", "counted"), [(5.1, 5.1), (5.3, REACH), (100.0, REACH)])
+def test_a_wild_night_of_a_series_or_its_node_counts_as_three_and_a_half_deviations(
+    sign: float, far: float, counted: float
+) -> None:
+    """But for one night, the series does not follow the node. The prior counts as 6 nights of share 1."""
+    node, own = moves_of(1.0, (1, 1, -1, -1)), moves_of(sign * far, (1, -1))
+    share = (sign * counted + 6.0) / (21.0 + 6.0)
+    assert node_noise.learn_shares(own, node)[0] == pytest.approx(share, abs=1e-6)
+    node, own = moves_of(sign * far, (1, 1, -1, -1)), moves_of(1.0, (1, -1))
+    squares = 20.0 + counted**2
+    share = (sign * counted + 6.0 * squares / 21.0) / (squares + 6.0 * squares / 21.0)
+    assert node_noise.learn_shares(own, node)[0] == pytest.approx(share, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("nights", "slope", "share"),
+    [
+        (5, 0.0, 1.0),
+        (6, 0.0, 0.5),
+        (6, 2.0, 1.5),
+        (6, -2.0, 0.0),
+        (18, 0.0, 0.25),
+        (18, 0.68, 1.0),
+        (18, 0.66, 0.745),
+        (18, 1.32, 1.0),
+        (18, 1.34, 1.255),
+    ],
+)
+def test_a_share_is_learned_from_six_nights_on_if_far_from_one(nights: int, slope: float, share: float) -> None:
+    """With n nights it is (n slope + 6) / (n + 6), never below 0."""
+    node = moves_of(1.0, (1, -1), nights)
+    assert node_noise.learn_shares(slope * node, node)[0] == pytest.approx(share, abs=1e-6)
