@@ -9,6 +9,7 @@ import pytest
 
 from tilewatch.worker.detection.candidate import Candidate, NightEvidence, likeliest_build, odds
 from tilewatch.worker.detection.confirmation import (
+    Decision,
     Ramp,
     could_be_worth,
     decide,
@@ -167,6 +168,16 @@ def test_a_bisection_replays_the_build_that_halves_the_probability(
     assert (None if question is None else question.head) == head
     assert question is None or question.base == 40
     assert candidate.stuck == bool(unanswered)
+
+
+@pytest.mark.parametrize("shares", [(0.02, 0.98), (0.98, 0.02), (0.01, 0.98, 0.01)])
+def test_a_build_that_just_has_the_probability_to_be_named_needs_no_bisection(shares: Sequence[float]) -> None:
+    candidate = candidate_of({40 + len(shares): Estimate(0.02, 0.0001, 40)}, shares)
+    located = likeliest_build(candidate)[1]
+    assert decide(candidate, replace(POLICY, located=located)) == Decision("confirmed")
+    question = decide(candidate, replace(POLICY, located=math.nextafter(located, 1.0))).question
+    assert question is not None
+    assert question.head < candidate.head
 
 
 @pytest.mark.parametrize(
