@@ -136,4 +136,14 @@ def test_two_drivers_are_compared_by_the_launches_of_equal_code() -> None:
     assert step is not None
     assert math.expm1(step.log) == pytest.approx(0.03, abs=1e-3)
     assert step.half > 0.006, "two cards of one model differ"
-    assert read_driver_step(fast, None) is None
+    backwards = read_driver_step(slow, fast)
+    assert backwards is not None
+    assert (backwards.log, backwards.half) == pytest.approx((-step.log, step.half))
+
+
+@pytest.mark.parametrize("missing", [None, Timing(), Timing(failure="it is wrong")])
+def test_two_drivers_are_not_compared_before_both_have_launches(missing: Timing | None) -> None:
+    timed = Timing((100.0, 100.2), (100.1, 100.1))
+    assert read_driver_step(timed, timed) is not None
+    assert read_driver_step(timed, missing) is None
+    assert read_driver_step(missing, timed) is None
