@@ -398,6 +398,14 @@ def test_sass_that_differs_only_in_addresses_moved_nothing(write_made_case: Make
     assert (tmp_path / "case" / "sass.diff").read_text() == "\n"
 
 
+@pytest.mark.parametrize(("registers", "moved"), [(128, []), (129, ["Moved: registers 128 -> 129."])])
+def test_a_readme_names_static_facts_only_if_some_moved(
+    write_made_case: MakeCase, registers: int, moved: list[str]
+) -> None:
+    readme = write_made_case(head={"facts": replace(FACTS, registers=registers)})
+    assert [line for line in readme.splitlines() if line.startswith("Moved")] == moved
+
+
 def test_only_the_operator_s_own_launches_and_verdicts_are_in_its_case(
     write_made_case: MakeCase, tmp_path: Path
 ) -> None:
