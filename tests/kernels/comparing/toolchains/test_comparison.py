@@ -31,7 +31,9 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
 from tilewatch.kernels.device import GpuSpec, gpu_model
 from tilewatch.kernels.library import FOLDER
 from tilewatch.kernels.library_errors import NoConfigs
-from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain, UnknownToolchain
+from tilewatch.kernels.toolchains.packages import NEEDED
+from tilewatch.kernels.toolchains.toolchain import INSTALLED, Package, Toolchain, UnknownToolchain
+from tilewatch.kernels.toolchains.versions import versions
 
 
 def test_a_side_may_name_an_environment_and_a_driver(tmp_path: Path) -> None:
@@ -48,6 +50,21 @@ def test_a_side_may_name_an_environment_and_a_driver(tmp_path: Path) -> None:
     assert (base.packages.get("driver"), head.packages["driver"]) == (None, "580.65")
     with pytest.raises(UnknownToolchain, match="no toolchain is named none"):
         find_side("next+none", toolchains, environments, may_be_missing=True)
+
+
+def test_a_toolchain_in_a_folder_has_no_version_of_a_package_that_only_this_machine_has(tmp_path: Path) -> None:
+    """Else a package that no side uses would seem to differ between the sides, and would be blamed."""
+    own, lent = Package("cuda-tile", "99", ""), Package("torch", "98", "")
+    made = ComparedSide("made", Toolchain("made", tmp_path, (own,)), None, "580")
+    borrowing = replace(made, environment=Toolchain("other", tmp_path, (lent,)), driver="")
+    installed = ComparedSide("here", Toolchain(INSTALLED, None))
+    of_made, of_borrowing, of_installed = (each.packages for each in begin_report([made, borrowing, installed]).sides)
+    here = versions(NEEDED)
+    assert here
+    assert {name: of_installed[name] for name in here} == here
+    assert {name: of_made[name] for name in of_made if name in NEEDED} == {"cuda-tile": "99"}
+    assert (of_made["driver"], "driver" in of_borrowing, "driver" in of_installed) == ("580", False, False)
+    assert (of_made.get("torch"), of_borrowing["torch"]) == (versions(("torch",)).get("torch"), "98")
 
 
 def test_a_gpu_chooses_configs_for_its_own_architecture_alone() -> None:
