@@ -6,9 +6,18 @@ from typing import Literal
 import pytest
 
 from tilewatch.kernels.comparing import outcome as module
-from tilewatch.kernels.comparing.outcome import FINE, OVER, UNSURE, Outcome, exit_code, list_moves, write_verdict
+from tilewatch.kernels.comparing.outcome import (
+    Outcome,
+    OutcomeKind,
+    exit_code,
+    list_moves,
+    read_winner_facts,
+    write_verdict,
+)
 from tilewatch.kernels.comparing.verdict import Verdict
 from tilewatch.kernels.results import StaticFacts
+from tilewatch.mechanisms.pairs import WinnerFacts
+from tilewatch.metrics import Metric
 
 SLOWER = Verdict(
     kind="slower",
@@ -47,12 +56,12 @@ IDENTICAL, FAILED = outcome(), outcome(kind="failed", reason="its GPU is gone")
 @pytest.mark.parametrize(
     ("outcomes", "code"),
     [
-        ((), FINE),
-        ((IDENTICAL, outcome(ALLOWED)), FINE),
-        ((IDENTICAL, outcome(OPEN)), UNSURE),
-        ((IDENTICAL, FAILED), UNSURE),
-        ((outcome(SLOWER), IDENTICAL), OVER),
-        ((FAILED, outcome(OPEN), outcome(SLOWER)), OVER),
+        ((), 0),
+        ((IDENTICAL, outcome(ALLOWED)), 0),
+        ((IDENTICAL, outcome(OPEN)), 2),
+        ((IDENTICAL, FAILED), 2),
+        ((outcome(SLOWER), IDENTICAL), 1),
+        ((FAILED, outcome(OPEN), outcome(SLOWER)), 1),
     ],
 )
 def test_what_is_surely_over_goes_before_what_is_unsure(outcomes: tuple[Outcome, ...], code: int) -> None:
@@ -79,6 +88,8 @@ def test_an_outcome_is_unsure_where_it_failed_or_is_on_neither_side() -> None:
             replace(SLOWER, change=0.00152, low=0.0011, high=0.0019),
             "slower +0.15 % (0.11 to 0.19) after 12 launches",
         ),
+        (replace(SLOWER, low=0.0, high=0.002), "slower +1.8 % (0.0 to 0.2) after 12 launches"),
+        (replace(SLOWER, low=0.0171, high=0.019), "slower +1.80 % (1.71 to 1.90) after 12 launches"),
         (
             replace(SLOWER, kind="not slower", low=-0.0002, high=0.0006, not_slower_than=0.0008),
             "not slower than 0.08 % after",
@@ -102,6 +113,14 @@ def test_what_moved_is_each_fact_that_differs_and_no_other() -> None:
         "instructions 256 -> 512",
         "loads by TMA 2 of 4 -> 4 of 4",
     )
+    fewer = replace(FACTS, shared_bytes=512, tensor_core_mmas=4)
+    assert list_moves(FACTS, fewer) == ("shared memory 1024 -> 512 bytes", "MMAs on Tensor Cores 8 of 8 -> 4 of 8")
+    without_loads = replace(FACTS, tma_loads=0, loads=0, tensor_core_mmas=4)
+    assert list_moves(FACTS, without_loads) == ("MMAs on Tensor Cores 8 of 8 -> 4 of 8",)
+    assert list_moves(without_loads, FACTS) == ("MMAs on Tensor Cores 4 of 8 -> 8 of 8",)
+    without_mmas = replace(FACTS, tma_loads=4, tensor_core_mmas=0, mmas=0)
+    assert list_moves(FACTS, without_mmas) == ("loads by TMA 2 of 4 -> 4 of 4",)
+    assert list_moves(without_mmas, FACTS) == ("loads by TMA 4 of 4 -> 2 of 4",)
     without_remarks = replace(FACTS, tma_loads=0, loads=0, tensor_core_mmas=0, mmas=0)
     assert list_moves(FACTS, without_remarks) == list_moves(without_remarks, FACTS) == ()
     assert list_moves(FACTS, FACTS) == list_moves(None, FACTS) == list_moves(FACTS, None) == ()
@@ -127,3 +146,31 @@ def test_a_mechanism_must_account_for_the_time_of_the_slower_side_over_that_of_t
     assert len(outcome(verdict, base_facts=FACTS, head_facts=FACTS).changes) == 1
     assert asked["ratio"] == 2.0
     assert asked["is_slower"] == (kind == "slower")
+
+
+def test_a_winner_s_facts_are_its_numbers_without_the_compiler_s_remarks() -> None:
+    found = read_winner_facts({"tile_m": 64}, replace(FACTS, remarks=({"name": "remark"},)))
+    assert found == WinnerFacts(
+        {"tile_m": 64}, {name: value for name, value in vars(FACTS).items() if name != "remarks"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("identical", "identical machine code"),
+        ("failed", "could not be compared: no GPU"),
+        ("neither", "compiles on neither side: no GPU"),
+        ("added", "only in the head"),
+        ("removed", "only in the base"),
+        ("changed", "other machine code"),
+        ("unchanged", "other machine code of equal static facts"),
+    ],
+)
+def test_an_outcome_without_a_verdict_is_described_by_its_kind(kind: OutcomeKind, words: str) -> None:
+    assert outcome(kind=kind, reason="no GPU").sentence == words
+
+
+@pytest.mark.parametrize(("metric", "start"), [("time", "slower +1.8 %"), ("span", "span slower +1.8 %")])
+def test_a_verdict_on_anything_but_the_time_names_its_metric(metric: Metric, start: str) -> None:
+    assert outcome(SLOWER, metric=metric).sentence.startswith(start)
