@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilewatch.kernels.comparing.timing_order import MOST_DEATHS, Timing, TimingRun
+import pytest
+
+from tilewatch.kernels.comparing.timing_order import MOST_DEATHS, Key, Timing, TimingRun, _list_parts
 from tilewatch.kernels.comparing.toolchains.safety_verdict import is_answered
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.measuring.pair_bench import (
@@ -73,6 +75,25 @@ def test_all_pairs_of_a_problem_are_launched_next_to_each_other() -> None:
     assert bench.processes[0] == of_both[: 2 * PROBLEMS_AT_ONCE]
     assert bench.processes[1] == of_both[2 * PROBLEMS_AT_ONCE :]
     assert bench.processes[2][:4] == [kernels[-1], kernels[-1], kernels[-2], kernels[-2]], "the worst first"
+
+
+@pytest.mark.parametrize(
+    ("problems", "parts"),
+    [
+        (0, []),
+        (1, [1]),
+        (PROBLEMS_AT_ONCE, [PROBLEMS_AT_ONCE]),
+        (PROBLEMS_AT_ONCE + 1, [PROBLEMS_AT_ONCE, 1]),
+        (2 * PROBLEMS_AT_ONCE + 3, [PROBLEMS_AT_ONCE, PROBLEMS_AT_ONCE, 3]),
+    ],
+)
+def test_a_part_has_so_many_problems_under_all_labels(problems: int, parts: list[int]) -> None:
+    keys: list[Key] = [(f"k{each // 2}", f"{each % 2}", label) for label in ("b", "c") for each in range(problems)]
+    found = _list_parts(keys)
+    assert [len({key[:2] for key in part}) for part in found] == parts
+    assert [key for part in found for key in part] == [
+        (kernel, problem, label) for kernel, problem, _ in keys[:problems] for label in ("b", "c")
+    ]
 
 
 def test_all_answers_become_sure_and_then_nothing_is_launched() -> None:
