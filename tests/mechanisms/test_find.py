@@ -165,6 +165,9 @@ def test_a_faster_head_has_the_opposite_and_numbers_stay_in_order() -> None:
     assert find(other(BUILD, stack_bytes=7432), BUILD, is_slower=False) == [
         "fewer spills (bytes of stack a thread 7,432 -> 0)"
     ]
+    barriers = Moved("barriers", True, 9, 3)
+    assert find(BUILD, BUILD, barriers, is_slower=False) == ["more overlap (barriers 9 -> 3)"]
+    assert find(BUILD, BUILD, barriers) == []
 
 
 def test_what_is_better_in_the_slower_build_explains_nothing() -> None:
