@@ -9,6 +9,8 @@ from tilewatch.mechanisms.occupancy import MULTIPROCESSORS, Occupancy, occupancy
     ("threads", "registers", "shared_bytes", "blocks", "limited_by"),
     [
         (128, 128, 0, 4, "registers"),
+        (128, 72, 0, 7, "registers"),
+        (128, 73, 0, 6, "registers"),
         (128, 120, 0, 4, "registers"),
         (128, 121, 0, 4, "registers"),
         (128, 129, 0, 3, "registers"),
