@@ -130,6 +130,15 @@ def test_launches_become_a_step_once_there_are_enough_for_an_interval() -> None:
     assert all(later <= earlier for earlier, later in pairwise(widths))
 
 
+def test_a_step_has_half_the_width_of_its_interval() -> None:
+    """Nine launches that are 0 to 8 % slower. The first look may spend 7 of 512 on each side, so that four averages of
+    pairs lie outside: 0, 0.5, 1 and 1 % on the lower one."""
+    timing = Timing((100.0,) * 9, tuple(100.0 * math.exp(0.01 * each) for each in range(9)))
+    step = read_step(timing)
+    assert step is not None
+    assert (step.log, step.half) == pytest.approx((0.04, (0.065 - 0.015) / 2))
+
+
 def test_two_drivers_are_compared_by_the_launches_of_equal_code() -> None:
     slow, fast = Timing((103.0, 103.2), (103.1, 103.1)), Timing((100.0, 100.2), (100.1, 100.1))
     step = read_driver_step(fast, slow)
