@@ -121,8 +121,8 @@ def judge(base_us: Sequence[float], head_us: Sequence[float], design: Design) ->
     return Verdict(
         kind=kind,
         change=change,
-        low=min(shown.low, change),
-        high=max(shown.high, change),
+        low=shown.low,
+        high=shown.high,
         not_slower_than=not_slower_than,
         launches=len(changes),
         is_over=is_over,
