@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tilewatch.kernels.comparing.timing_order import MOST_DEATHS, Key, Timing, TimingRun, _list_parts
+from tilewatch.kernels.comparing.timing_order import (
+    MOST_DEATHS,
+    Key,
+    Timing,
+    TimingRun,
+    _list_parts,
+    _list_useful_looks,
+)
 from tilewatch.kernels.comparing.toolchains.safety_verdict import is_answered
 from tilewatch.kernels.comparing.verdict import Design
 from tilewatch.kernels.measuring.pair_bench import (
@@ -94,6 +101,33 @@ def test_a_part_has_so_many_problems_under_all_labels(problems: int, parts: list
     assert [key for part in found for key in part] == [
         (kernel, problem, label) for kernel, problem, _ in keys[:problems] for label in ("b", "c")
     ]
+
+
+def test_pairs_that_have_their_launches_take_no_place_in_a_part() -> None:
+    """The twelve worst of thirty pairs have the launches of the next look, which leave them open."""
+    kernels = [f"{100 + each}" for each in range(30)]
+    run, bench = make_run(kernels, dict.fromkeys(kernels, 1)), ScriptedBench()
+    for kernel in kernels[:12]:
+        run.timings[kernel, "1x1", ""] = Timing((100.0,) * 16, (70.0, 190.0) * 8)
+    assert {kernel for kernel, _, _ in run.list_open()[:12]} == set(kernels[:12])
+    run.run(bench, lambda: bool(bench.processes) and len(bench.processes[0]) >= PROBLEMS_AT_ONCE)
+    assert [sorted(each) for each in bench.processes] == [kernels[12 : 12 + PROBLEMS_AT_ONCE]]
+
+
+@pytest.mark.parametrize(
+    ("design", "looks"),
+    [
+        (Design(1), [12, 16, 22, 30, 40]),
+        (Design(100), [16, 22, 30, 40]),
+        (Design(1, 12), [9, 12]),
+        (Design(1, 10), [9, 10]),
+        (Design(10**6, 20), [20]),
+    ],
+)
+def test_a_look_at_which_no_pair_can_be_slower_is_left_out_but_for_the_last(design: Design, looks: list[int]) -> None:
+    """One pair may be called slower by mistake in 0.25 % of the cases, of which 9 of 40 launches may spend 0.15 %. That
+    all nine are slower by chance has 0.2 %."""
+    assert list(_list_useful_looks(design)) == looks
 
 
 def test_all_answers_become_sure_and_then_nothing_is_launched() -> None:
