@@ -1,6 +1,7 @@
 """What two commits have to compare, and that a name that neither has is refused before the work."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.catalog.catalog import UnknownKernel
+from tilewatch.kernels.catalog.catalog import LibraryPlans, UnknownKernel
 from tilewatch.kernels.comparing.changes import Comparison, find_changed
-from tilewatch.kernels.comparing.targets import Library, Selection, list_targets
+from tilewatch.kernels.comparing.targets import Library, Selection, Target, _pair, list_targets
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.results import Plan
 
 ARCHS = ("sm_80", "sm_90", "sm_100")
 
@@ -104,3 +106,57 @@ def test_a_problem_that_one_side_refuses_is_a_target_of_the_other_side_alone(tmp
     assert target.head is not None
     with pytest.raises(BadProblem, match="'1000'"):
         list_targets(base, head, Selection(("sm_90",), "double", "1000"))
+
+
+def make_plans(*kernels: str, failures: tuple[str, ...] = ()) -> LibraryPlans:
+    return LibraryPlans(tuple(Plan(each, "1x1", "sm_90", "source", 1, (), 1, 1, (), ()) for each in kernels), failures)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "failures"),
+    [
+        (make_plans("a", "b"), make_plans("b", "c"), {"b": None, "c": None, "a": None}),
+        (make_plans("a", "b"), make_plans("b", failures=("x",)), {"b": None, "a": "new: x"}),
+        (make_plans("b", failures=("x", "y")), make_plans("a", "b", failures=("x",)), {"a": "old: x; y", "b": None}),
+        (make_plans("a", failures=("x",)), make_plans("a", failures=("x",)), {"a": None}),
+        (make_plans("a", failures=("x",)), make_plans("a"), {"a": None}),
+    ],
+)
+def test_a_kernel_that_one_side_lacks_names_the_files_that_may_have_it(
+    base: LibraryPlans, head: LibraryPlans, failures: dict[str, str | None]
+) -> None:
+    old, new = (Library(name, Path(name)) for name in ("old", "new"))
+    assert {each.kernel: each.failure for each in _pair("sm_90", (old, base), (new, head))} == failures
+
+
+def test_a_file_that_stopped_loading_is_an_error_if_no_kernel_is_missing() -> None:
+    """Nobody would see that a kernel of the file changed."""
+    sides = [
+        (Library("old", Path("old")), make_plans("a")),
+        (Library("new", Path("new")), make_plans("a", failures=("x",))),
+    ]
+    with pytest.raises(LibraryError, match="new cannot be compared: x"):
+        _pair("sm_90", sides[0], sides[1])
+
+
+def test_a_side_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> LibraryPlans:
+        raise LibraryError("there is no folder")
+
+    monkeypatch.setattr(catalog, "read_library", refuse)
+    side = Library("main", tmp_path)
+    with pytest.raises(LibraryError, match=r"^main cannot be compared: there is no folder$"):
+        list_targets(side, side, Selection(("sm_90",)))
+
+
+@pytest.mark.parametrize(("sources", "is_same"), [(("a", "a"), True), (("a", "b"), False), ((None, None), False)])
+def test_a_target_has_the_same_source_if_both_sides_have_its_file(
+    sources: tuple[str | None, str | None], is_same: bool
+) -> None:
+    (plan,) = make_plans("k").plans
+    base, head = (None if each is None else replace(plan, source_sha256=each) for each in sources)
+    target = Target("k", "1x1", "sm_90", base, head)
+    assert (target.has_same_source, target.is_left_out) == (is_same, sources == (None, None))
+    for one in (replace(target, base=None), replace(target, head=None)):
+        assert not one.has_same_source
+        assert one.is_left_out == (sources == (None, None))
