@@ -130,7 +130,9 @@ def test_wrong_results_under_b_are_not_safe_and_those_under_a_are_no_answer() ->
     wrong = timing(1.0, 0, failure="with the head it gives wrong results: the output is off", is_of_head=True)
     assert judge(frozen=wrong).reason == "with the head it gives wrong results: the output is off; not re-tuned"
     assert judge(frozen=wrong).safety == "not safe"
-    assert judge(frozen=replace(wrong, is_of_head=False)).safety == "unknown"
+    of_base = judge(frozen=replace(wrong, is_of_head=False))
+    assert of_base.safety == "unknown"
+    assert of_base.reason == "could not be compared: with the head it gives wrong results: the output is off"
 
 
 def test_a_slowdown_within_the_limit_is_safe() -> None:

@@ -84,6 +84,16 @@ def test_what_a_compiler_did_not_remark_on_is_not_compared(report: ToolchainRepo
     assert "Tensor Cores" not in text
 
 
+def test_the_largest_move_of_a_fact_may_be_downwards(report: ToolchainReport) -> None:
+    base = replace(BASE, facts=StaticFacts(168, 0, 1024, 4096, 9000, 0, 0, 0, 0, ()))
+    moves = {"up": (100, 110), "down": (168, 128), "same": (96, 96), "also up": (32, 40)}
+    report.pairs.clear()
+    for kernel, registers in moves.items():
+        sides = [replace(base, facts=replace(base.facts, registers=each)) for each in registers]  # type: ignore[type-var]
+        add(report, kernel, sides[0], replace(sides[1], code_sha256="new"))
+    assert "registers: more in 2, fewer in 1, at most 168 -> 128" in "\n".join(write_lines(report))
+
+
 def time(ratio: float, launches: int = 20) -> Timing:
     return Timing((100.0,) * launches, tuple(100 * ratio + 0.02 * (each % 3) for each in range(launches)))
 
