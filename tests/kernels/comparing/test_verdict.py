@@ -74,6 +74,21 @@ def test_too_few_launches_are_undecided() -> None:
     assert verdict.change == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("launches", [9, 12, 22, 40])
+def test_equal_times_are_neither_slower_nor_faster(launches: int) -> None:
+    """The interval ends at 0 on both sides."""
+    verdict = judge([100.0] * launches, [100.0] * launches, Design(operators=1))
+    assert (verdict.change, verdict.low, verdict.high) == (0.0, 0.0, 0.0)
+    assert verdict.kind == "not slower"
+    assert (verdict.is_over, verdict.not_slower_than) == (False, 0.0)
+
+
+def test_a_change_of_exactly_the_limit_is_not_over_the_limit() -> None:
+    change = math.expm1(math.log(102.0 / 100.0))
+    for limit, is_over in ((change, False), (math.nextafter(change, 0.0), True)):
+        assert judge([100.0] * 40, [102.0] * 40, Design(1, fail_over=limit)).is_over == is_over
+
+
 def test_a_small_budget_ends_undecided() -> None:
     verdict = judge([100.0] * 5, [110.0] * 5, Design(operators=1, most_launches=5))
     assert (verdict.kind, verdict.is_final) == ("undecided", True)
