@@ -120,6 +120,13 @@ def test_what_stops_compiling_is_not_safe_unless_another_config_is_as_fast() -> 
     assert judge(broken, retuning=WINNER_MOVED, retuned=timing(1.0)).safety == "safe if re-tuned"
 
 
+@pytest.mark.parametrize(("head", "reason"), [(B, "compiles now"), (None, "compiles with neither")])
+def test_what_did_not_compile_before_can_only_become_better(head: CompiledSide | None, reason: str) -> None:
+    broken = CompiledSide(CONFIG, "error", 1.0, 1.0, "no")
+    found = judge(replace(PAIR, base=(broken,), head=(head or broken,)))
+    assert (found.safety, found.reason) == ("safe", reason)
+
+
 def test_a_machine_that_was_too_busy_is_no_fault_of_b() -> None:
     stopped = CompiledSide(CONFIG, "timeout", 120.0, 0.7, "stopped after 120 s", is_final=False)
     found = judge(replace(PAIR, head=(stopped,)))
