@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tilewatch.kernels.code_diff.code_diff import CodeText
-from tilewatch.kernels.comparing.code_sentences import diff_cubins, pair_launches
+from tilewatch.kernels.code_diff.tile_ir import BadTileIR
+from tilewatch.kernels.comparing import code_sentences as module
+from tilewatch.kernels.comparing.code_sentences import diff_cubins, pair_launches, write_code_sentences
+from tilewatch.kernels.compiling.disassembly import NotDisassembled
 from tilewatch.kernels.compiling.operator_code import store_bundle
+from tilewatch.kernels.compiling.programs import ProgramMissing
 from tilewatch.kernels.compiling.store import CubinStore, folder
 
 LAUNCHES = ("load", "square", "sum", "scale", "store")
@@ -74,3 +79,51 @@ def test_a_bundle_that_does_not_say_how_it_is_launched_is_not_taken_for_another(
     store = CubinStore(folder(tmp_path))
     store.put("before-2026-11-29", {"status": "ok", "symbol": "load+square"}, b"no cubin")
     assert "programmatic" not in diff_cubins(store, "before-2026-11-29", store_operator(store, False, True)).sentence
+
+
+def give_texts(monkeypatch: pytest.MonkeyPatch, **texts: tuple[str, ...] | Exception) -> None:
+    """Makes these the texts of the launches of each cubin. Launches of other texts differ in a word."""
+
+    def read(_: CubinStore, key: str) -> dict[str, CodeText]:
+        found = texts[key]
+        if isinstance(found, Exception):
+            raise found
+        return {f"launch {number}": CodeText(text, None) for number, text in enumerate(found)}
+
+    def diff(base: CodeText, head: CodeText) -> SimpleNamespace:
+        return SimpleNamespace(sentence="" if base == head else f"{base.sass} -> {head.sass}")
+
+    monkeypatch.setattr(module, "read_code_texts", read)
+    monkeypatch.setattr(module, "diff_code", diff)
+
+
+@pytest.mark.parametrize(
+    ("head", "sentence", "compared"),
+    [
+        (("x", "y", "z"), "", 3),
+        (("x", "Y", "z"), "launch 2 y -> Y", 3),
+        (("X", "y", "Z"), "launch 1 x -> X. launch 3 z -> Z", 3),
+        (("x", "y"), "other launches", 0),
+        (BadTileIR("line 3"), "not compared line by line: line 3", 0),
+        (NotDisassembled("no text"), "not compared line by line: no text", 0),
+        (ProgramMissing("no nvdisasm"), "not compared line by line: no nvdisasm", 0),
+    ],
+)
+def test_each_launch_that_differs_is_named_or_why_none_was_compared(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    head: tuple[str, ...] | Exception,
+    sentence: str,
+    compared: int,
+) -> None:
+    give_texts(monkeypatch, base=("x", "y", "z"), head=head)
+    found = diff_cubins(CubinStore(folder(tmp_path)), "base", "head")
+    assert (found.sentence, len(found.launches)) == (sentence, compared)
+
+
+def test_an_only_launch_has_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_texts(monkeypatch, a=("x",), b=("y",), c=("x", "y"))
+    pairs = [("a", "b"), ("b", "a"), ("a", "b"), ("a", "a"), ("a", "c")]
+    found = write_code_sentences(CubinStore(folder(tmp_path)), pairs, jobs=2)
+    sentences = {("a", "b"): "x -> y", ("b", "a"): "y -> x", ("a", "a"): "", ("a", "c"): "other launches"}
+    assert found == sentences
