@@ -68,6 +68,24 @@ def test_a_head_waits_for_each_mma_if_it_has_as_many_waits_as_mmas_and_the_base_
     assert pair(sides[0], sides[1]).waits_for_each_mma is for_each
 
 
+@pytest.mark.parametrize(
+    ("base", "head", "moved"),
+    [
+        ((4, 16), (16, 16), ("waits for MMAs 4 of 16 -> 16 of 16",)),
+        ((4, 16), (8, 32), ()),
+        ((4, 16), (4, 32), ("waits for MMAs 4 of 16 -> 4 of 32",)),
+        ((4, 16), (8, 16), ("waits for MMAs 4 of 16 -> 8 of 16",)),
+        ((4, 16), None, ()),
+        (None, (4, 16), ()),
+    ],
+)
+def test_waits_moved_if_another_share_of_the_mmas_has_one(
+    base: tuple[int, int] | None, head: tuple[int, int] | None, moved: tuple[str, ...]
+) -> None:
+    sides = [replace(OTHER, waits=None if each is None else MmaWaits(*each)) for each in (base, head)]
+    assert pair(sides[0], sides[1]).moved == moved
+
+
 def test_compile_times_are_summed_over_the_configs_that_both_toolchains_compile() -> None:
     base = (replace(OK, cpu_s=1.0, compile_s=2.0), replace(OK, cpu_s=10.0, compile_s=20.0), ERROR)
     head = (replace(OK, cpu_s=3.0, compile_s=4.0), replace(ERROR, cpu_s=70.0), replace(OK, cpu_s=700.0))
