@@ -1,6 +1,7 @@
 """Which code of two sides is equal, which is broken and which is compared, without a compiler."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,7 @@ from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
 from tilewatch.kernels.comparing.targets import Library, Target
 from tilewatch.kernels.compiling.compiler import CodeIdentity
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
-from tilewatch.kernels.results import Compiled, Params, Plan
+from tilewatch.kernels.results import Compiled, Params, Plan, StaticFacts
 
 CONFIG, OTHER = {"tile_m": 64}, {"tile_m": 128}
 
@@ -110,6 +111,29 @@ def test_code_of_equal_static_facts_is_unchanged_and_of_another_config_changed()
     module.end_by_static_facts(comparison, [equal, other])
     assert [each.kind for each in comparison.outcomes.values()] == ["unchanged", "changed"]
     assert comparison.outcomes[other.target].moved == ("config tile_m=64 -> tile_m=128",)
+
+
+def test_an_outcome_has_what_is_known_of_both_preferred_configs() -> None:
+    facts = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
+
+    def add_facts(code: Code, **moved: int) -> Code:
+        assert code.compiled is not None
+        return replace(code, compiled=replace(code.compiled, facts=replace(facts, **moved)))
+
+    base, head = add_facts(compiled("a")), add_facts(compiled("b", config=OTHER), registers=168)
+    changed = replace(make_changed((base, head), (head, base)), code_sentence="line 3 differs")
+    found = changed.outcome()
+    assert found.moved == ("config tile_m=64 -> tile_m=128", "registers 128 -> 168", "code: line 3 differs")
+    assert (found.base_facts, found.head_facts) == (facts, replace(facts, registers=168))
+    assert (found.base_config, found.head_config, found.config_source) == (CONFIG, OTHER, ConfigSource.auto)
+    assert (found.kernel, found.problem, found.arch, found.kind) == ("gemm", "1x2x3", "sm_90", "changed")
+    assert changed.outcome(kind="slower", reason="why") == replace(found, kind="slower", reason="why")
+    before = make_changed((Code(CONFIG, base.identity),), (Code(CONFIG, head.identity),)).outcome()
+    assert (before.moved, before.base_facts, before.head_facts) == ((), None, None)
+    comparison = make_comparison()
+    same_config = make_changed((add_facts(compiled("a")),), (add_facts(compiled("b"), registers=168),))
+    module.end_by_static_facts(comparison, [same_config])
+    assert comparison.outcomes[same_config.target].kind == "changed"
 
 
 class MadePool:
