@@ -166,9 +166,10 @@ def test_each_error_is_shared_among_the_operators_of_a_comparison() -> None:
     )
 
 
-@pytest.mark.parametrize("margin", [None, 0.02])
-def test_not_slower_than_is_the_limit_rounded_up_to_a_step(margin: float | None) -> None:
-    base_us, head_us = _draw_launches(0.0005, 22)
+@pytest.mark.parametrize("margin", [None, 0.005, 0.02])
+@pytest.mark.parametrize("change", [0.0005, 0.002, 0.003, 0.004])
+def test_not_slower_than_is_the_limit_rounded_up_to_a_step(change: float, margin: float | None) -> None:
+    base_us, head_us = _draw_launches(change, 22)
     changes = [math.log(head / base) for base, head in zip(base_us, head_us, strict=True)]
     most = math.expm1(read_range(changes, Design(1).looks, 2 * NOT_SLOWER_ERROR).high)
     limit = judge(base_us, head_us, Design(1, margin=margin)).not_slower_than
