@@ -1,5 +1,6 @@
 """One place turns samples into numbers; these are its promises."""
 
+import math
 import random
 
 import pytest
@@ -57,3 +58,16 @@ def test_a_half_width_is_that_of_the_wider_side() -> None:
     interval = median_interval([float(each**2) for each in range(1, 12)])
     assert (interval.low, interval.median, interval.high) == (4.0, 36.0, 100.0)
     assert interval.half_width == (100.0 - 36.0) / 36.0
+    other_way = median_interval([-each + 200.0 for each in (float(at**2) for at in range(1, 12))])
+    assert (other_way.low, other_way.median, other_way.high) == (100.0, 164.0, 196.0)
+    assert other_way.half_width == (164.0 - 100.0) / 164.0
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.5])
+@pytest.mark.parametrize("count", range(1, 41))
+def test_as_many_samples_lie_outside_as_may_by_the_binomial_distribution(count: int, confidence: float) -> None:
+    """None does if there are too few samples."""
+    tails = [sum(math.comb(count, at) for at in range(skip + 1)) / 2**count for skip in range(count // 2)]
+    skip = max((at for at, tail in enumerate(tails) if tail <= (1 - confidence) / 2), default=0)
+    interval = median_interval([float(each) for each in range(count)], confidence)
+    assert (interval.low, interval.high) == (skip, count - 1 - skip)
