@@ -35,6 +35,24 @@ def test_an_outcome_that_cannot_be_read_is_no_unknown_one(tmp_path: Path) -> Non
         store.outcomes(["aa1", "bb2"])
 
 
+def test_what_is_made_goes_into_a_folder_of_its_own_and_is_read_first(tmp_path: Path) -> None:
+    root, made = tmp_path / "root", tmp_path / "made"
+    CubinStore(folder(root)).put("aa1", OK, b"of root", b"bytecode of root")
+    store = CubinStore(folder(root), str(made))
+    assert (store.cubin("aa1"), store.bytecode("aa1"), store.outcome("aa1")) == (b"of root", b"bytecode of root", OK)
+    store.put("aa1", {**OK, "symbol": "triple"}, b"made")
+    store.put("bb2", OK, b"made")
+    store.put_traced("cc3", {"launches": []})
+    assert (store.cubin("aa1"), store.bytecode("aa1")) == (b"made", b"bytecode of root")
+    assert store.outcomes(["aa1", "bb2"]) == {"aa1": {**OK, "symbol": "triple"}, "bb2": OK}
+    assert store.find_traced("cc3") == {"launches": []}
+    names = sorted(each.name for each in made.glob("*/*"))
+    assert names == ["aa1.cubin", "aa1.json", "bb2.cubin", "bb2.json", "cc3.recorded"]
+    plain = CubinStore(folder(root))
+    assert (plain.cubin("aa1"), plain.outcome("bb2"), plain.find_traced("cc3")) == (b"of root", None, None)
+    assert plain.bytecode("bb2") is None
+
+
 def test_a_cubin_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"^cubin aa1: .*cannot be read"):
         CubinStore(folder(tmp_path)).cubin("aa1")
