@@ -81,3 +81,23 @@ def test_a_repository_without_a_remote_is_named_by_its_folder(repository: Path, 
     git(tmp_path, "clone", "-q", "--bare", str(repository), "kept.git")
     git(tmp_path / "kept.git", "remote", "remove", "origin")
     assert repository_name(tmp_path / "kept.git") == "kept"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://user:token@example.org:8443/a/b.git", "https://example.org:8443/a/b.git"),
+        ("https://token@example.org/a/b", "https://example.org/a/b"),
+        ("https://example.org/a/b.git?token=x#y", "https://example.org/a/b.git"),
+        ("ssh://git@example.org:22/b.git", "ssh://example.org:22/b.git"),
+        ("git@example.org:a/b.git", "git@example.org:a/b.git"),
+        ("/srv/git/b.git", "b"),
+        ("../beside/b", "b"),
+        ("file:///srv/b.git", "file:///srv/b.git"),
+        ("b.git", "b.git"),
+    ],
+)
+def test_a_remote_is_named_by_its_address_without_credentials(repository: Path, url: str, name: str) -> None:
+    """The same repository has the same name on every machine, unless it is a folder of one machine."""
+    git(repository, "config", "remote.origin.url", url)
+    assert repository_name(repository / "library") == name
