@@ -86,7 +86,8 @@ def test_equal_times_are_neither_slower_nor_faster(launches: int) -> None:
 def test_a_change_of_exactly_the_limit_is_not_over_the_limit() -> None:
     change = math.expm1(math.log(102.0 / 100.0))
     for limit, is_over in ((change, False), (math.nextafter(change, 0.0), True)):
-        assert judge([100.0] * 40, [102.0] * 40, Design(1, fail_over=limit)).is_over == is_over
+        verdict = judge([100.0] * 40, [102.0] * 40, Design(1, fail_over=limit))
+        assert (verdict.kind, verdict.is_over, verdict.is_fine) == ("slower", is_over, not is_over)
 
 
 def test_a_small_budget_ends_undecided() -> None:
