@@ -13,7 +13,7 @@ from tilewatch.kernels.comparing.toolchains.pairs import (
     add_compile_times,
     make_compiled_side,
 )
-from tilewatch.kernels.results import PROCESS_DIED, Compiled, StaticFacts
+from tilewatch.kernels.results import PROCESS_DIED, Compiled, Cubin, StaticFacts
 
 OK = CompiledSide({}, "ok", 1.0, 1.0, code_sha256="old")
 OTHER = replace(OK, code_sha256="new")
@@ -113,6 +113,11 @@ def test_a_compilation_is_kept_without_its_remarks_and_is_final_unless_the_machi
     assert (made.config, made.status, made.failure, made.is_final) == ({"tile_m": 64}, status, failure, is_final)
     assert (made.compile_s, made.cpu_s, made.code_sha256, made.symbol, made.cubin) == (2.0, cpu_s, "code", "k", "kept")
     assert make_compiled_side({}, replace(compiled, facts=None), 15.0).facts is None
+
+
+def test_a_side_that_was_kept_gives_its_cubin() -> None:
+    kept = replace(OK, config={"tile_m": 64}, cubin="key", symbol="run")
+    assert kept.stored_cubin == Cubin({"tile_m": 64}, "key", "run")
 
 
 @pytest.mark.parametrize(("cpu_s", "wall_s", "ratio"), [(30.0, 10.0, 3.0), (10.0, 20.0, 2.0), (5.0, 8.0, 0.8)])

@@ -131,6 +131,7 @@ def test_a_machine_that_was_too_busy_is_no_fault_of_b() -> None:
     stopped = CompiledSide(CONFIG, "timeout", 120.0, 0.7, "stopped after 120 s", is_final=False)
     found = judge(replace(PAIR, head=(stopped,)))
     assert (found.safety, found.pair.kind) == ("unknown", "not compiled")
+    assert found.reason == "not compiled: the machine was too busy; run the command again"
 
 
 def test_wrong_results_under_b_are_not_safe_and_those_under_a_are_no_answer() -> None:
