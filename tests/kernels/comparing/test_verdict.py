@@ -90,6 +90,17 @@ def test_a_change_of_exactly_the_limit_is_not_over_the_limit() -> None:
         assert (verdict.kind, verdict.is_over, verdict.is_fine) == ("slower", is_over, not is_over)
 
 
+def test_a_limit_of_exactly_the_margin_is_enough() -> None:
+    """Nine launches are too few to call a change slower."""
+    slower, faster = math.expm1(math.log(100.5 / 100.0)), -math.expm1(math.log(100.0 / 100.5))
+    for is_enough in (True, False):
+        margins = [each if is_enough else math.nextafter(each, 0.0) for each in (slower, faster)]
+        verdict = judge([100.0] * 9, [100.5] * 9, Design(1, margin=margins[0]))
+        assert (verdict.kind == "not slower", verdict.is_fine, verdict.is_final) == (is_enough,) * 3
+        verdict = judge([100.5] * 9, [100.0] * 9, Design(1, margin=margins[1]))
+        assert (verdict.kind, verdict.is_fine, verdict.is_final) == ("not slower", True, is_enough)
+
+
 def test_a_small_budget_ends_undecided() -> None:
     verdict = judge([100.0] * 5, [110.0] * 5, Design(operators=1, most_launches=5))
     assert (verdict.kind, verdict.is_final) == ("undecided", True)
