@@ -151,6 +151,9 @@ def test_each_operator_of_other_code_has_a_line_the_most_urgent_first_and_the_re
         "  identical machine code: 1 of 9",
     ]
     assert "Identical machine code: 1 of 9." in write_markdown(timed)
+    for kernel in ("few", "none"):
+        timed.frozen[kernel, "1x1", "h200", "newer"] = time(1.0)
+    assert not any("not timed enough" in line for line in write_lines(timed))
 
 
 def test_the_answer_counts_every_verdict_and_names_the_worst(timed: ToolchainReport) -> None:
