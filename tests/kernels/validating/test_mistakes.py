@@ -1,12 +1,19 @@
 """A mistake in a library file is found when the library is read, in a sentence that names file and kernel."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung
 from tilewatch.kernels.library_errors import LibraryError, NoConfigs
+from tilewatch.kernels.validating import mistakes as module
+from tilewatch.kernels.validating.mistake import Mistake
+from tilewatch.kernels.validating.mistakes import Validated, validate_library
 
 SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
 OTHER = SOURCE.replace('name="double"', 'name="other"')
@@ -171,3 +178,145 @@ def test_a_folder_of_pip_install_target_holds_installed_packages(
     (tmp_path / "target" / "helpers.py").write_text("tile = 64")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "target"))
     assert read_with(tmp_path, f"import helpers\n{SOURCE}").plans
+
+
+class MadeChild:
+    """Answers what a test gives for a file and an architecture, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], Mapping[str, Any] | Exception] = {}
+        self.started: dict[str, Any] = {}
+        self.asked: list[tuple[str, str, bool]] = []
+        self.is_closed = False
+
+    def start(self, kind: str, *, library: Path, cpu_limit_s: float) -> Self:
+        self.started = {"kind": kind, "library": library, "cpu_limit_s": cpu_limit_s}
+        return self
+
+    def ask(self, request: Mapping[str, Any], *, deadline_s: float) -> Mapping[str, Any]:
+        assert deadline_s == 2400.0, "20 s for each CPU second of an architecture"
+        assert request["library"] == str(self.started["library"])
+        (name,) = request["files"] or [""]
+        self.asked.append((name, request["arch"], request["is_first"]))
+        answer = self.answers.get((name, request["arch"]), {"findings": [], "plans": []})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class MadeCompiler:
+    """Compiles configs whose tile is among `right`."""
+
+    right: tuple[int, ...] = (64,)
+    limits: tuple[float, float] = (0.0, 0.0)
+    compiled: list[tuple[str, str, str, int]]
+
+    def __init__(self, store_url: str, *, limit_s: float, wall_limit_s: float) -> None:
+        assert store_url == "file:///store"
+        type(self).limits = (limit_s, wall_limit_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def compile(self, _: Path, kernel: str, problem: str, config: Mapping[str, int], arch: str) -> SimpleNamespace:
+        self.compiled.append((kernel, problem, arch, config["tile"]))
+        is_right = config["tile"] in self.right
+        return SimpleNamespace(status="ok" if is_right else "error", failure=None if is_right else "too large")
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> MadeChild:
+    """The child process that reads the folder."""
+    child = MadeChild()
+    monkeypatch.setattr(module, "ChildProcess", child.start)
+    monkeypatch.setattr(module, "Compiler", MadeCompiler)
+    monkeypatch.setattr(MadeCompiler, "compiled", [], raising=False)
+    monkeypatch.setattr(module, "find_outside_files", lambda *_: [Mistake("c.py", 1, "it is a pointer")])
+    return child
+
+
+def plan(kernel: str, *tiles: int, problem: str = "1x1") -> dict[str, Any]:
+    return {
+        "kernel": kernel,
+        "problem": problem,
+        "configs": [{"tile": each} for each in tiles],
+        "file": "a.py",
+        "line": 3,
+    }
+
+
+def find(sentence: str, line: int | None = None) -> dict[str, Any]:
+    return {"file": "a.py", "line": line, "sentence": sentence}
+
+
+def test_each_file_is_read_for_each_architecture_and_each_mistake_told_once(tmp_path: Path, child: MadeChild) -> None:
+    for name in ("b.py", "a.py", "_own.py", "notes.txt"):
+        (tmp_path / name).touch()
+    for arch in ("sm_90", "sm_100"):
+        child.answers["a.py", arch] = {"findings": [find("no problem", 7)], "plans": []}
+    child.answers["b.py", "sm_100"] = {"findings": [find("no space")], "plans": []}
+    said: list[str] = []
+    found = validate_library(tmp_path, (), ("sm_90", "sm_100"), "file:///store", on_step=said.append)
+    mistakes = (
+        Mistake("a.py", 7, "no problem"),
+        Mistake("a.py", None, "no space"),
+        Mistake("c.py", 1, "it is a pointer"),
+    )
+    assert found == Validated(mistakes, 0)
+    assert child.asked == [
+        ("a.py", "sm_90", True),
+        ("b.py", "sm_90", False),
+        ("a.py", "sm_100", True),
+        ("b.py", "sm_100", False),
+    ]
+    assert child.started == {"kind": "validate", "library": tmp_path, "cpu_limit_s": 240.0}
+    assert child.is_closed
+    assert said[:2] == ["a.py: tracing for sm_90", "b.py: tracing for sm_90"]
+    assert MadeCompiler.compiled == []
+
+
+def test_only_files_that_are_named_are_read_and_an_empty_folder_once(tmp_path: Path, child: MadeChild) -> None:
+    said: list[str] = []
+    validate_library(tmp_path, ("z.py", "_b.py"), ("sm_90",), "file:///store")
+    validate_library(tmp_path, (), ("sm_90",), "file:///store", on_step=said.append)
+    assert child.asked == [("_b.py", "sm_90", True), ("z.py", "sm_90", False), ("", "sm_90", True)]
+    assert said == [f"{tmp_path}: tracing for sm_90"]
+
+
+def test_an_operator_compiles_if_one_of_its_configs_does(tmp_path: Path, child: MadeChild) -> None:
+    (tmp_path / "a.py").touch()
+    plans = [plan("fine", 256, 64, 32), plan("large", 256, 128), plan("half", 64), plan("half", 512, problem="2x2")]
+    child.answers["a.py", "sm_90"] = {"findings": [], "plans": plans}
+    said: list[str] = []
+    found = validate_library(tmp_path, (), ("sm_90",), "file:///store", limit_s=2.0, on_step=said.append)
+    assert found.operators == 1
+    assert [str(each) for each in found.findings[:-1]] == [
+        "a.py:3: large on 1x1 does not compile for sm_90 with {'tile': 128}: too large",
+        "a.py:3: half on 2x2 does not compile for sm_90 with {'tile': 512}: too large",
+    ]
+    assert [each[3] for each in MadeCompiler.compiled] == [256, 64, 256, 128, 64, 512]
+    assert MadeCompiler.limits == (2.0, 40.0)
+    assert said[1] == "a.py: compiling fine on 1x1 for sm_90"
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (ChildHung("no answer"), "the library .* cannot be read: no answer"),
+        (ChildDied("it ended"), "the library .* cannot be read: it ended"),
+        ({"error": "there is no folder"}, "^there is no folder$"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_an_error(
+    tmp_path: Path, child: MadeChild, answer: Mapping[str, str] | Exception, sentence: str
+) -> None:
+    child.answers["", "sm_90"] = answer
+    with pytest.raises(LibraryError, match=sentence):
+        validate_library(tmp_path, (), ("sm_90",), "file:///store")
+    assert child.is_closed
