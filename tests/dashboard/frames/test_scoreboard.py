@@ -41,6 +41,11 @@ def test_the_number_is_the_geometric_mean_of_the_newest_ratios() -> None:
     assert (found.series, found.ahead, found.gpu_name) == (2, 1, "H200")
 
 
+def test_an_operator_that_takes_as_long_as_deepgemm_is_ahead() -> None:
+    rows = [series(f"{ratio}", [2.0, ratio], [1, 0]) for ratio in (0.999, 1.0, 1.001)]
+    assert (score(*rows).ahead, score(*rows).series) == (2, 3)
+
+
 def test_only_operators_that_do_what_deepgemm_does_count() -> None:
     rows = [
         series("a", [0.9], [0]),
