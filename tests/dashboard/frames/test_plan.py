@@ -17,6 +17,8 @@ NIGHTS = "3 of the 5 earlier nights needed on this machine and toolchain"
     [
         (NIGHTS, False, "2 more nights on this machine decide, or a replay"),
         (f"no replay could be held: {NIGHTS.replace('3', '4')}", False, "1 more night on this machine decides, or"),
+        (NIGHTS.replace("3", "5"), False, "1 more night on this machine decides, or a replay"),
+        (NIGHTS.replace("3", "7"), False, "1 more night on this machine decides, or a replay"),
         ("not sure enough: 8 launches", False, "a replay with more launches decides"),
         (f"{NIGHTS}; a replay is asked for", False, "the replay in the queue decides"),
         (f"tonight's replay launches are spent; it is asked again: {NIGHTS}", False, "the next night's replay"),
