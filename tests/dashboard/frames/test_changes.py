@@ -65,6 +65,14 @@ def test_a_change_is_apart_where_its_interval_is_on_one_side_of_zero(ratio: floa
     assert row["apart"] == is_apart
 
 
+def test_equal_runs_without_any_noise_are_not_apart() -> None:
+    """The interval begins and ends at 0."""
+    exact = {"ratio_low": 1.0, "ratio_high": 1.0, "noise": 0.0}
+    row = pair([series_row(1, 1.0, **exact)], [series_row(2, 1.0, **exact)]).iloc[0]
+    assert (row["change_low"], row["change"], row["change_high"]) == (0.0, 0.0, 0.0)
+    assert not row["apart"]
+
+
 EXACT = {"ratio_low": 0.98, "ratio_high": 0.98}
 
 
