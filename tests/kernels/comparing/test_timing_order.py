@@ -103,6 +103,13 @@ def test_a_part_has_so_many_problems_under_all_labels(problems: int, parts: list
     ]
 
 
+def test_pairs_without_a_launch_come_first_and_then_the_most_slowed_down() -> None:
+    run = make_run(["faster", "slow", "new", "slower"])
+    for kernel, head_us in (("faster", 90.0), ("slow", 101.0), ("slower", 103.0)):
+        run.timings[kernel, "1x1", ""] = Timing((100.0,), (head_us,))
+    assert [kernel for kernel, _, _ in run.list_open()] == ["new", "slower", "slow", "faster"]
+
+
 def test_pairs_that_have_their_launches_take_no_place_in_a_part() -> None:
     """The twelve worst of thirty pairs have the launches of the next look, which leave them open."""
     kernels = [f"{100 + each}" for each in range(30)]
