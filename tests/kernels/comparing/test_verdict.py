@@ -74,6 +74,13 @@ def test_too_few_launches_are_undecided() -> None:
     assert verdict.change == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("launches", [1, 5, 8])
+def test_no_interval_is_told_before_the_first_look(launches: int) -> None:
+    verdict = judge([100.0] * launches, [110.0] * launches, Design(operators=1))
+    assert (verdict.low, verdict.high) == (-1.0, math.inf)
+    assert judge([100.0] * 9, [110.0] * 9, Design(operators=1)).high == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("launches", [9, 12, 22, 40])
 def test_equal_times_are_neither_slower_nor_faster(launches: int) -> None:
     """The interval ends at 0 on both sides."""
