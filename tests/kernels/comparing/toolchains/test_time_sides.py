@@ -304,6 +304,7 @@ def test_only_a_head_with_a_loss_is_mixed_with_the_base(
     head_us = tuple(100.0 * baseline + 0.02 * (launch % 3) for launch in range(20))
     report.baselines["worse", "1x1", "h200", "new"] = Timing((100.0,) * 20, head_us)
     report.baselines["worse", "1x1", "b200", "even"] = Timing((100.0,) * 20, (50.0,) * 20)
+    report.baselines["even", "1x1", "h200", "even"] = Timing(failure="it does not run")
     half.climb(lambda: spent)
     assert asked == mixed
     assert list(half.place.cubins.glob("rungs-*")) == [], "the mixes are removed"
@@ -522,6 +523,26 @@ def test_a_rung_times_the_baselines_that_became_faster_with_its_head_alone(
     half.climb(lambda: True)
     assert [(each.label, each.kernel) for each in works] == [("new", "gemm"), ("new", "norm"), ("rung", "gemm")]
     assert {(each.base, each.head) for each in works} == {(None, tmp_path)}
+
+
+def test_mixes_of_base_and_head_are_timed_where_a_baseline_became_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = make_report(make_pair("gemm", "same speed"), make_pair("norm", "same speed"))
+    report.sides = (*report.sides, ToolchainName("rung", rung_of="new"))
+    fast_us = tuple(90.0 + 0.02 * (launch % 3) for launch in range(20))
+    report.baselines["gemm", "1x1", "h200", "new"] = Timing((100.0,) * 20, fast_us)
+    rung = ComparedSide("rung", Toolchain(INSTALLED, None), Toolchain("mixed", tmp_path / "mixed"))
+    monkeypatch.setattr(module, "make_rungs", lambda *_: (rung,))
+    plans = {name: Plan(name, "1x1", "sm_90", "", 1, (), 1, 1, ("deepgemm",), ()) for name in ("gemm", "norm")}
+    monkeypatch.setattr(module.catalog, "read", lambda *_, kernel, **__: [plans[kernel]])
+    works: list[BaselineWork] = []
+    monkeypatch.setattr(ToolchainTimer, "time_baselines", lambda _self, found, _is_spent: works.extend(found))
+    half = make_half(report, tmp_path, MadeBench())
+    half.climb(lambda: False)
+    assert [(each.label, each.kernel, each.base, each.head) for each in works] == [
+        ("rung", "gemm", None, tmp_path / "mixed")
+    ]
 
 
 class BaselinesBench:
