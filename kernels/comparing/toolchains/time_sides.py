@@ -110,7 +110,7 @@ class ToolchainTimer:
 
     def climb(self, is_spent: Callable[[], bool]) -> None:
         """Times mixes of base and head, to find which dependency made operators slower."""
-        self.time_baselines(self._list_baseline_works(self.place.sides[1:]), is_spent)
+        self.time_baselines(self._list_baseline_works(self.place.sides), is_spent)
         self.place.cubins.mkdir(parents=True, exist_ok=True)
         for head in self.report.heads:
             lost = [pair for pair in self._list_lost() if pair.head_name == head.name]
