@@ -90,3 +90,12 @@ def test_a_base_without_a_driver_has_that_of_the_gpu(report: ToolchainReport, of
     report.frozen[*OF, name_driver("575.1")] = Timing((100.0,) * 2, (100.0,) * 2)
     report.frozen[*OF, name_driver("580.1")] = Timing((104.0,) * 2, (104.0,) * 2)
     assert list_points(report) == near({"compiler": 3, "cuda-tile": 0, "driver": 4})
+
+
+def test_two_drivers_without_launches_take_no_part_of_a_loss(report: ToolchainReport) -> None:
+    base, head, *rungs = report.sides
+    report.sides = (base, replace(head, packages={**head.packages, "driver": "590.1"}), *rungs)
+    wanted = near({"compiler": 3, "cuda-tile": 0, "DeepGEMM": 2, "torch": 0})
+    assert list_points(report) == wanted
+    report.frozen[*OF, name_driver("580.1")] = time(1.0)
+    assert list_points(report) == wanted
