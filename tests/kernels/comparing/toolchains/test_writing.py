@@ -283,6 +283,10 @@ def test_each_table_has_its_heading_and_its_columns(timed: ToolchainReport, monk
     assert "| even" in operators, "only one head has other code"
     assert "| same" not in operators
     assert lines[2] == f"**{write_answer(timed)}**"
+    assert write_answer(timed).endswith(" Take newest: the last of these that is safe.")
+    timed.frozen["even", "1x1", "h200", "newest"] = time(1.1)
+    add(timed, "even", OLD, NEW, "newest")
+    assert write_answer(timed).endswith(" Take installed: no other toolchain is safe.")
 
 
 def test_pins_are_the_packages_of_what_is_taken_without_its_driver(timed: ToolchainReport) -> None:
