@@ -75,6 +75,11 @@ def test_a_retuned_answer_says_how_much_of_the_space_was_tried(space: int, drawn
         assert ("tried" in reason) == bool(certificate)
 
 
+def test_a_sweep_that_failed_may_pass_another_time() -> None:
+    assert replace(WINNER_MOVED, side=None, failure="the GPU is busy").may_pass
+    assert not WINNER_MOVED.may_pass
+
+
 def test_undecided_after_retuning_is_no_promise() -> None:
     assert judge(frozen=timing(1.03), retuning=WINNER_MOVED, retuned=timing(1.0, 3)).safety == "not safe"
 
