@@ -1,8 +1,11 @@
 """A config outside the short list that wins: a replay beside the best of the list, a finding, one alarm."""
 
 import datetime as dt
+import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -135,3 +138,20 @@ def test_a_lead_is_replayed_if_the_store_has_the_machine_code_of_both_configs(
         )
         assert [side.sha for side in sides] == [scope.sha] * 2, "both are the night's own code"
         assert (each.question.axis, each.question.launches) == ("config", 8)
+
+
+@pytest.mark.parametrize(
+    ("answer", "how"),
+    [
+        (PairAnswer(Estimate(math.log(0.95), 0.0, 8), False), "differs by -5.0% (-5.0% to -5.0%) from"),
+        (PairAnswer(Estimate(math.log(1.02), 0.0, 8), False), "differs by +2.0% (+2.0% to +2.0%) from"),
+        (PairAnswer(None, True), "has the same machine code as"),
+        (PairAnswer(None, False), "could not be replayed beside"),
+    ],
+)
+def test_a_finding_says_how_the_winner_differs_from_the_best_of_the_list(answer: PairAnswer, how: str) -> None:
+    suspicion: Any = SimpleNamespace(
+        listed=SimpleNamespace(params={"tile_m": 32}), winner=SimpleNamespace(params={"tile_m": 64})
+    )
+    sentence = beaten_list.write_sentence(suspicion, answer)
+    assert sentence == f"tile_m=64, which is outside the short list, {how} tile_m=32, the best of it"
