@@ -273,6 +273,25 @@ def test_the_owner_of_a_route_gets_the_regression(database_url: str, board: Rece
         assert opened.get_one(Regression, number).owner == "ada"
 
 
+@pytest.mark.parametrize(
+    ("before", "of_route", "owner", "is_stored"),
+    [("eve", "ada", "eve", False), ("eve", None, "eve", False), (None, "ada", "ada", True), (None, None, None, False)],
+)
+def test_a_route_s_owner_is_stored_where_nobody_owns_the_regression(
+    database_url: str, board: Receiver, before: str | None, of_route: str | None, owner: str | None, is_stored: bool
+) -> None:
+    number = regress(database_url)
+    with session(database_url) as opened:
+        opened.get_one(Regression, number).owner = before
+    routes = [{"to": ["board"], **({"owner": of_route} if of_route else {})}]
+    write_and_send(outbox_of(database_url, board, routes=routes), NOW)
+    with session(database_url) as opened:
+        assert opened.get_one(Regression, number).owner == owner
+        actions = opened.scalars(select(RegressionEvent.action).order_by(RegressionEvent.id)).all()
+    assert actions == ["open", *(["assign"] if is_stored else [])]
+    assert f"Owner: {owner or 'nobody yet'}" in board.taken[0].json["body"]
+
+
 def test_a_kernel_that_no_route_wants_is_sent_to_nobody(database_url: str, board: Receiver) -> None:
     regress(database_url)
     regress(database_url, kernel="attention")
