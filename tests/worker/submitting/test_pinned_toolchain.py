@@ -12,7 +12,7 @@ from tilewatch.db.session import session
 from tilewatch.kernels.toolchains.versions import COMPILING, compiler_version, versions
 from tilewatch.worker.context import Context
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.submitting import schedule, submit_requests
+from tilewatch.worker.submitting import pinned_toolchain, schedule, submit_requests
 from tilewatch.worker.submitting.submit import submit_nightly
 
 INSTALLED = versions(COMPILING)
@@ -69,3 +69,13 @@ def test_where_a_toolchain_is_not_there_the_sentence_has_the_commands(settings: 
     assert sentence.endswith(f"&& tilewatch submit toolchain installed cuda-tileiras-{version}")
     with session(context.database_url) as opened:
         assert opened.scalars(select(Action)).all() == []
+
+
+def test_the_pins_of_a_commit_are_lines_of_its_lists_and_none_without_a_list(settings: Settings) -> None:
+    """Git's grep ends with an error where it finds nothing."""
+    assert pinned_toolchain._find_lines(settings.repository, "HEAD") == []
+    sha = pin(settings, ".9")
+    assert set(pinned_toolchain._find_lines(settings.repository, sha)) == {
+        f"{package}=={version}.9" for package, version in INSTALLED.items() if "cuda-tile" in package
+    }
+    assert pinned_toolchain._find_lines(settings.repository, "HEAD~1") == [], "each commit has its own"
