@@ -37,8 +37,6 @@ def count_affordable(samples: int, medians_us: Sequence[float], policy: RacePoli
     """Returns the number of samples per config in a round: fewer than `samples` if the round would take too long."""
     turn_us = sum(medians_us)
     takes_s = (samples * turn_us + find_rests_us(samples, turn_us)) * 1e-6
-    if takes_s <= policy.most_s:
-        return samples
     return min(samples, max(policy.least, int(samples * policy.most_s / takes_s)))
 
 

@@ -1,5 +1,6 @@
 """Who stays in the race, on made-up timings."""
 
+import itertools
 import random
 
 import pytest
@@ -60,6 +61,20 @@ def test_long_launches_get_fewer_samples_and_never_too_few() -> None:
     assert count_affordable(60, [5_000.0], POLICY) == 44
     assert count_affordable(60, [12_800.0] * 12, POLICY) == 20
     assert count_affordable(12, [12_800.0] * 50, POLICY) == 12
+
+
+@pytest.mark.parametrize(
+    ("by", "samples"), [(0.5, 60), (0.999, 60), (1.001, 59), (2.0, 30), (2.9, 20), (3.1, 20), (9.0, 20)]
+)
+def test_samples_shrink_only_once_a_round_takes_longer_than_it_may(by: float, samples: int) -> None:
+    """Sixty launches of 30 ms take 1.8 s, and rests of 40 ms 2.4 s."""
+    policy = RacePolicy(most_s=4.2 / by, least=20)
+    assert count_affordable(60, [30_000.0], policy) == samples
+
+
+def test_each_round_makes_the_samples_of_a_config_some_two_and_a_half_times_as_many() -> None:
+    counts = list(itertools.accumulate(POLICY.rounds, initial=POLICY.first))
+    assert [later / earlier for earlier, later in itertools.pairwise(counts)] == [pytest.approx(2.5, rel=0.08)] * 3
 
 
 def test_finalists_that_cannot_be_told_apart_are_a_tie() -> None:
