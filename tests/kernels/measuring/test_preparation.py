@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tilewatch.kernels.measuring import preparation as asking
+from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.preparation import (
     SEEDS,
     Preparation,
+    describe,
     describe_operator,
     draw_seed,
     make_question,
@@ -38,6 +41,24 @@ class Library:
     def finish(self, *, deadline_s: float) -> dict[str, Any]:
         assert 0 < deadline_s <= LIMIT_S
         return dict(self.answers.pop(0))
+
+
+def test_a_problem_is_described_beside_what_other_sides_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watched operator has no such description, whatever the other sides have."""
+    checked: list[Any] = []
+    monkeypatch.setattr(asking, "validate_description", lambda *of: checked.append(of))
+    wanted = replace(WANTED, sides={"older": {"kernel": "k", "flops": 1}})
+    library = Library({"problem": {"kernel": "k"}}, {"problem": None})
+    described = describe(library, wanted, time.monotonic() + LIMIT_S)  # type: ignore[arg-type]
+    assert described == {"older": {"kernel": "k", "flops": 1}, "library": {"kernel": "k"}}
+    assert describe(library, wanted, time.monotonic() + LIMIT_S) is None  # type: ignore[arg-type]
+    assert checked == [({"kernel": "k"}, "k")], "what it said is checked"
+    assert library.asked == [{**make_question(wanted), "ask": "describe problem"}] * 2
+
+
+def test_a_made_up_problem_is_refused() -> None:
+    with pytest.raises(BadDescription):
+        describe(Library({"problem": {"kernel": "k"}}), WANTED, time.monotonic() + LIMIT_S)  # type: ignore[arg-type]
 
 
 def test_the_seed_follows_the_description_of_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
