@@ -62,6 +62,7 @@ def run_checked(
     sets: tuple[int, ...] = (0, 1),
     result_bytes: int = 0,
     held: list[int] | None = None,
+    time_us: float = 10.0,
 ) -> list[tuple[str, Any]]:
     """What two entries are called with, in order: "before" with an input set, an entry's name with it, and "checked"
     with the name and the set."""
@@ -75,7 +76,7 @@ def run_checked(
     def entry(name: str) -> Entry:
         def launch(turn: int) -> None:
             events.append((name, turn))
-            gpu.run(name, 10.0, [])
+            gpu.run(name, time_us, [])
 
         def capture(turn: int) -> Callable[[], ResultError]:
             events.append(("checked", (name, turn)))
@@ -126,15 +127,30 @@ def test_the_gpu_is_not_waited_for_between_launches_because_results_are_compared
     assert [each - began for each in waits[-2:]] == [2, 80]
 
 
+@pytest.mark.parametrize(("most_bytes", "copies"), [(99, 1), (199, 1), (200, 2), (250, 2), (300, 3), (2000, 20)])
 def test_copies_of_results_are_compared_before_they_take_much_memory(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, most_bytes: int, copies: int
 ) -> None:
+    """Two entries are compared in each of ten parts of the rounds."""
     from tilewatch.kernels.gpu import rounds
 
-    monkeypatch.setattr(rounds, "MOST_CAPTURED_BYTES", 250)
+    monkeypatch.setattr(rounds, "MOST_CAPTURED_BYTES", most_bytes)
     held: list[int] = []
     run_checked(gpu, 100, draws=1, result_bytes=100, held=held)
-    assert (max(held), held[-1]) == (2, 0)
+    assert (max(held), held[-1], len(held)) == (copies, 0, 2 * 20)
+
+
+def test_a_burst_that_is_launched_in_parts_is_as_long_as_one_that_is_not(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two launches of 1.5 ms take more than a quarter of a burst, and the GPU rests."""
+    from tilewatch.kernels.gpu import rounds
+
+    monkeypatch.setattr(rounds, "MOST_CAPTURED_BYTES", 100)
+    for draws in range(20):
+        gpu.reset()
+        run_checked(gpu, 2, draws=draws, result_bytes=100, time_us=1500.0)
+        assert gpu.slept_s == [0.04]
 
 
 def test_what_is_compared_is_drawn_over_all_rounds_and_over_the_sets_that_have_a_reference(gpu: FakeGpu) -> None:
@@ -202,6 +218,30 @@ def test_a_burst_lasts_some_milliseconds_and_no_rest_follows_the_last(gpu: FakeG
     assert len(gpu.slept_s) == 1, (
         "1 round, then 8, then 8 with the last: no rest after the first, which was short, nor after the last"
     )
+
+
+@pytest.mark.parametrize(
+    ("round_us", "at_once"),
+    [(1.0, 8000), (1000.0, 8), (1001.0, 7), (4000.0, 2), (4001.0, 1), (8000.0, 1), (8001.0, 1), (1e6, 1)],
+)
+def test_a_burst_has_as_many_rounds_as_fit_into_eight_milliseconds(round_us: float, at_once: int) -> None:
+    from tilewatch.kernels.gpu.rounds import count_at_once, find_rests_us
+
+    assert count_at_once(round_us) == at_once
+    rests_us = [find_rests_us(rounds, round_us) for rounds in (at_once - 1, at_once, 2 * at_once, 5 * at_once)]
+    assert rests_us == pytest.approx([0.0, 40_000.0, 80_000.0, 200_000.0])
+
+
+@pytest.mark.parametrize(
+    ("time_us", "rounds", "rests"),
+    [(2000.0, 2, 0), (2001.0, 2, 1), (2001.0, 1, 0), (8000.0, 3, 2), (1000.0, 9, 0), (1000.0, 10, 1), (100.0, 90, 1)],
+)
+def test_the_gpu_rests_between_bursts_that_take_more_than_two_milliseconds(
+    gpu: FakeGpu, time_us: float, rounds: int, rests: int
+) -> None:
+    """The first burst is one round. A quarter of a burst does not heat the GPU."""
+    run_rounds(gpu, {"a": time_us}, rounds)
+    assert gpu.slept_s == [0.04] * rests
 
 
 def test_a_launch_longer_than_a_burst_still_runs_round_by_round(gpu: FakeGpu) -> None:
