@@ -21,7 +21,7 @@ from tests.kernels.fixtures.fake_gpu import (
     install_for_children,
     measure_in_this_process,
 )  # fmt: skip
-from tilewatch.kernels.children.child_process import ChildProcess
+from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
 from tilewatch.kernels.measuring import gpu_processes, kept_process
 from tilewatch.kernels.measuring.kept_process import KeptProcess
 from tilewatch.kernels.measuring.measure import MeasureFailed, MeasureRequest, UncountedRun, measure_uncounted
@@ -214,10 +214,13 @@ class Idle:
 
     def __init__(self, *waits_for: Any, is_fit: bool = True) -> None:
         self.waits_for, self.is_fit, self.alive, self.events, self.daemon = waits_for, is_fit, True, list[str](), False
+        self.error: Exception | None = None
 
     def ask(self, request: Any, *, deadline_s: float) -> dict[str, Any]:
         assert deadline_s == kept_process.ANSWER_DEADLINE_S
         self.events.append(request["ask"])
+        if self.error is not None:
+            raise self.error
         return {"is_fit": self.is_fit}
 
     def start(self) -> None:
@@ -246,6 +249,23 @@ def test_only_one_fit_process_is_kept_until_its_own_timer_ends_it(monkeypatch: p
     kept.put_back("a commit", second)  # type: ignore[arg-type]
     assert kept.take("another commit", lambda: first) is first  # type: ignore[arg-type, return-value]
     assert second.events[2:] == ["is fit", "close"]
+
+
+@pytest.mark.parametrize("error", [ChildDied("SIGSEGV"), ChildHung("no answer within 20 s")])
+def test_a_process_that_does_not_answer_is_closed_and_replaced(error: Exception) -> None:
+    kept, first, second = KeptProcess(), Idle(), Idle()
+    first.error = error
+    kept.put_back("a commit", first)  # type: ignore[arg-type]
+    assert first.events == ["is fit", "close"]
+    kept.put_back("a commit", second)  # type: ignore[arg-type]
+    second.error = error
+    new = Idle()
+    assert kept.take("a commit", lambda: new) is new  # type: ignore[arg-type, return-value]
+    assert second.events == ["is fit", "start timer", "close"]
+    new.alive = False
+    kept.put_back("a commit", new)  # type: ignore[arg-type]
+    assert new.events == ["close"], "one that has ended is not asked"
+    kept.close()
 
 
 def test_a_library_that_fails_leaves_no_process(
