@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from tilewatch import processes
-from tilewatch.kernels.children import child_answers, child_process
+from tilewatch.kernels.children import child_answers, child_process, interpreters
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.children.interpreters import BadInterpreter
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -352,3 +353,35 @@ def test_what_a_library_prints_does_not_garble_an_answer(monkeypatch: pytest.Mon
         child.close()
     assert answer["error"] == "LibraryError"
     assert "must define KERNELS" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "raised", "sentence"),
+    [
+        (None, OSError, "^no room for a process$"),
+        (interpreters.Interpreter(Path("/py")), BadInterpreter, "^/py does not run a library: no room for a process$"),
+    ],
+)
+def test_a_child_that_cannot_be_forked_leaves_no_folder_and_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+    interpreter: interpreters.Interpreter | None,
+    raised: type[Exception],
+    sentence: str,
+) -> None:
+    left: list[Any] = []
+
+    def fork(*asked: Any) -> None:
+        *_, request, errors = asked
+        left.extend((Path(request["environment"]["TMPDIR"]), errors))
+        assert left[0].is_dir()
+        assert not errors.closed
+        raise OSError("no room for a process")
+
+    monkeypatch.setattr(ChildProcess, "program", child_process.PROGRAM)
+    monkeypatch.setattr(child_process.forked_process, "fork", fork)
+    monkeypatch.setattr(interpreters, "find", lambda _: interpreter)
+    with pytest.raises(raised, match=sentence) as held:  # its frames have the child, which is not collected
+        ChildProcess(child_process.WITHOUT_GPU[0])
+    folder, errors = left
+    assert (folder.exists(), errors.closed) == (False, True)
+    assert held.tb
