@@ -98,6 +98,26 @@ def test_a_share_of_nothing_is_zero(weights: tuple[str, str]) -> None:
     assert joined["l2_hit_pct"] == 0
 
 
+def test_launches_are_those_of_their_numbers_in_any_order_of_lines() -> None:
+    rows = [row(number, "smsp__inst_executed.sum", str(100 * (number // TIMES))) for number in range(2 * TIMES)]
+    assert read_counts(HEADER + "".join(reversed(rows)), [1, 1]) == ({"instructions": 0}, {"instructions": 100})
+
+
+def test_a_run_without_counters_says_why_beside_its_kernel_alone(tmp_path: Path) -> None:
+    measured = [Measured("residual_add", "kernel", (1.0,)), Measured("copy", "baseline", (1.0,))]
+    kernel, baseline = add_counts(
+        measured,
+        [{"latency": 2}],
+        "it launches 21 kernels",
+        store_url=tmp_path.as_uri(),
+        gpu=Gpu(0, "GPU-1", "NVIDIA H200", "580", None),
+        known={},
+        start=lambda: pytest.fail("nothing is profiled"),
+    )
+    assert kernel.detail == {"no_counters": "it launches 21 kernels"}
+    assert baseline == measured[1]
+
+
 def test_output_without_a_table_has_no_launches() -> None:
     assert read_counts(FORBIDDEN, [1]) == ()
 
