@@ -1,6 +1,7 @@
 """The filter of calls, run as the kernel runs it, on both architectures."""
 
 import re
+import termios
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,16 @@ def test_a_process_is_no_sibling_and_in_no_namespace_of_its_own(machine: str) ->
 def test_another_architecture_has_no_calls(machine: str) -> None:
     other = next(each for each in AUDIT if each != machine)
     assert decide(call_filter.build(machine, OWN, CLOSED), other, "prctl") == call_filter.REFUSE_SOCKET
+
+
+def test_requests_that_type_into_a_terminal_or_change_a_file_are_refused_by_the_system_s_numbers() -> None:
+    """Numbers of terminals are those of the system's headers, and those of files follow from ioctl(2): a write of so
+    many bytes, of a kind and a number."""
+    terminals = {termios.TIOCSTI, 0x541C, termios.TIOCSCTTY}
+    files = {
+        (1 << 30) | (size << 16) | (ord(kind) << 8) | number for size, kind, number in ((8, "f", 2), (28, "X", 32))
+    }
+    assert getattr(termios, "TIOCLINUX", 0x541C) == 0x541C
+    refused = {0x8901, 0x8902, *terminals, *files}
+    assert len(call_filter.IOCTLS) == len(refused)
+    assert set(call_filter.IOCTLS) == refused
