@@ -128,9 +128,9 @@ def test_a_budget_counts_only_the_own_checks_of_the_last_hours_that_may_still_co
 ) -> None:
     holder = make_holder(db_session, 60.0)
     spend(db_session, submit(db_session, holder, sha="c", age_h=BUDGET_H - 0.1), small=1.0)
-    spend(db_session, submit(db_session, holder, sha="d", age_h=BUDGET_H + 0.1), small=2.0)
+    spend(db_session, submit(db_session, holder, sha="d", age_h=BUDGET_H), small=2.0)
     spend(db_session, submit(db_session, holder, sha="e", who="token other"), small=4.0)
-    submit(db_session, holder, sha="f", age_h=BUDGET_H + 0.1)
+    submit(db_session, holder, sha="f", age_h=BUDGET_H)
     failed = submit(db_session, holder, sha="0")
     db_session.execute(update(Check).where(Check.id == failed).values(exit_code=2, failure="no", ended_at=func.now()))
     require(db_session, holder, 1.5)

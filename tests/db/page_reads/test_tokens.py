@@ -14,7 +14,7 @@ def test_a_token_has_spent_what_its_own_checks_of_the_last_hours_took(db_session
     for name in ("build", "a"):
         tokens.add(db_session, **{**FIELDS, "name": name})
     spend(db_session, submit(db_session, holder, sha="c", age_h=BUDGET_H - 0.1), small=1.0, large=2.0)
-    spend(db_session, submit(db_session, holder, sha="d", age_h=BUDGET_H + 0.1), small=4.0)
+    spend(db_session, submit(db_session, holder, sha="d", age_h=BUDGET_H), small=4.0)
     spend(db_session, submit(db_session, holder, sha="e", who="ci"), small=8.0)
     spend(db_session, submit(db_session, holder, sha="f", who="token build"), small=16.0)
     db_session.execute(update(Token).where(Token.name == "a").values(made_by="eve"))
