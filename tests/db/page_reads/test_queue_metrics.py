@@ -29,9 +29,11 @@ def test_the_depth_of_a_queue_is_of_what_may_be_claimed_and_its_wait_is_of_the_o
     add(db_session, "waiting", "compile", "waiting", created_at=NOON)
     add(db_session, "running", "compile", "running", created_at=NOON, owner="a")
     add(db_session, "early", "b200", created_at=func.now() - dt.timedelta(seconds=20), not_before=NOON)
-    add(db_session, "only later", "h200", not_before=after(600.0))
+    add(db_session, "due now", "h200", not_before=func.now())
+    add(db_session, "only later", "record", not_before=after(600.0))
     found = read_queue_metrics(db_session, ["tilewatch"]).queues
-    assert [(each.queue, each.depth, each.oldest_s) for each in found] == [("b200", 1, 20.0), ("compile", 2, 50.0)]
+    depths = [(each.queue, each.depth, each.oldest_s) for each in found]
+    assert depths == [("b200", 1, 20.0), ("compile", 2, 50.0), ("h200", 1, 0.0)]
 
 
 @pytest.mark.parametrize("other", [None, "queued", "failed", "cancelled"])
