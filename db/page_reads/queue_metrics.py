@@ -89,10 +89,4 @@ def _workers(session: Session) -> list[LiveWorkers]:
 
 
 def _quarantined(session: Session) -> dict[str, int]:
-    query = (
-        select(Quarantine.gpu_model, func.count().label("gpus"))
-        .where(Quarantine.ended_at.is_(None))
-        .group_by(Quarantine.gpu_model)
-        .order_by(Quarantine.gpu_model)
-    )
-    return {row.gpu_model: row.gpus for row in session.execute(query)}
+    return Counter(session.scalars(select(Quarantine.gpu_model).where(Quarantine.ended_at.is_(None))))

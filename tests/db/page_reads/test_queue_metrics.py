@@ -60,7 +60,7 @@ def test_a_night_counts_when_all_of_its_jobs_are_done(db_session: Session, other
 
 def test_workers_that_live_and_gpus_that_are_ill_are_counted_by_their_models(db_session: Session) -> None:
     one_commit.submit(db_session)
-    kinds = [("gpu0", "gpu", "b200"), ("gpu1", "gpu", "b200"), ("silent", "gpu", "b200"), ("judge", "judge", None)]
+    kinds = [("gpu0", "gpu", "b200"), ("gpu1", "gpu", "b200"), ("silent", "gpu", "b200"), ("a judge", "judge", None)]
     for name, kind, gpu_model in kinds:
         fact_writes.write_heartbeat(db_session, name=name, kind=kind, host="n", gpu_model=gpu_model, toolchain={})
     db_session.execute(update(Worker).where(Worker.name == "silent").values(seen_at=NOON))
