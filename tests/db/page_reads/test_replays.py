@@ -80,5 +80,5 @@ def test_replays_are_listed_the_oldest_first(db_session: Session) -> None:
         suspicions.write_replay(db_session, f"{number}", held, good_us=[float(number)], bad_us=[1.0])
         at = NOON + dt.timedelta(hours=hour)
         db_session.execute(update(Replay).where(Replay.key == f"{number}").values(at=at))
-    db_session.execute(update(Replay).where(Replay.key == "1").values(gpu_s=3.0))  # stored after the others
-    assert [each.good_us for each in replays.list_replays(db_session, run_id)] == [[1.0], [2.0], [3.0], [0.0]]
+    db_session.execute(update(Replay).where(Replay.key == "2").values(id=0))  # stored after the one of its time
+    assert [each.good_us for each in replays.list_replays(db_session, run_id)] == [[2.0], [1.0], [3.0], [0.0]]
