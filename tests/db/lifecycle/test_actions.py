@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -16,9 +16,22 @@ from tilewatch.db.lifecycle import actions, suspicions
 from tilewatch.db.lifecycle.actions import JobSelection, NoSuchWork
 from tilewatch.db.lifecycle.regressions import NoSuchRegression, NotPossible
 from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
-from tilewatch.db.models import TOTAL, Action, Commit, Compilation, Quarantine, Recording, Run, Sweep, Verdict, Worker
+from tilewatch.db.models import (
+    TOTAL,
+    Action,
+    Commit,
+    Compilation,
+    Job,
+    Quarantine,
+    Recording,
+    Run,
+    Sweep,
+    Verdict,
+    Worker,
+)
 from tilewatch.db.page_reads.evidence import find_run
 from tilewatch.db.repository_names import name_of_branch
+from tilewatch.db.session import session
 
 
 @pytest.fixture
@@ -232,3 +245,25 @@ def test_what_cannot_be_cancelled_or_tried_again_is_named(db_session: Session) -
         ("ada", "cancel", "done", {"job": queued}),
         ("eve", "retry", "done", {"job": queued}),
     ]
+
+
+def test_jobs_of_a_submission_are_counted_in_the_answer(db_session: Session) -> None:
+    submission = one_commit.submit(db_session).submission_id
+    ids = [one_commit.job(db_session, key, kind="compile") for key in ("a", "b")]
+    db_session.execute(update(Job).where(Job.id.in_(ids)).values(submission_id=submission))
+    assert actions.cancel(db_session, choose(submission=submission), "ada") == "cancelled 2 jobs"
+    assert actions.retry(db_session, choose(submission=submission), "ada") == "queued 2 jobs again"
+
+
+def test_a_bisection_of_one_regression_does_not_keep_another_one_from_being_bisected(db_session: Session) -> None:
+    first, second = (open_regression.regress(db_session, kernel=each, commits=3) for each in ("gemm", "norm"))
+    assert [actions.bisect(db_session, each, "ada").id for each in (first, second)] == [first, second]
+
+
+def test_of_two_workers_at_once_each_gets_a_request_of_its_own(db_session: Session, database_url: str) -> None:
+    ids = [actions.ask(db_session, "ada", "sweep", {"kernel": each}) for each in ("a", "b")]
+    db_session.commit()
+    with session(database_url) as other:
+        other.execute(text("set lock_timeout = '5 s'"))  # fails the test if one waits for the other
+        found = [actions.find_next_request(opened) for opened in (db_session, other)]
+    assert [each and each.id for each in found] == ids
