@@ -130,6 +130,11 @@ def test_few_samples_stay_as_long_as_the_slowest_of_the_fastest_config_is_within
         assert still_in({1: fastest, 2: (slower, 2 * slower, 3 * slower)}, POLICY) == left
 
 
+def test_a_config_whose_lower_bound_is_the_fastest_one_s_upper_bound_stays() -> None:
+    samples = {1: (100.0, 110.0, 150.0), 2: (300.0, 310.0, 320.0)}
+    assert still_in(samples, RacePolicy(luck=0.5)) == [1, 2], "a half of 300 is 150"
+
+
 def test_who_stays_is_ordered_by_median() -> None:
     assert still_in({1: (102.0,) * 3, 2: (100.0,) * 3, 3: (101.0,) * 3}, POLICY) == [2, 3, 1]
 
