@@ -45,7 +45,6 @@ def test_commits_of_a_repository_are_listed_by_position(db_session: Session) -> 
         ({"off"}, {"on": 5}, 0, {"on"}),
         ({"off", "unknown"}, {"on": 1, "off": 2, "unknown": 3}, 0, set()),
     ],
-    ids=str,
 )
 def test_an_order_writes_the_commits_that_moved_and_counts_those_that_left(
     db_session: Session, left: set[str], positions: dict[str, int], count: int, written: set[str]
