@@ -13,8 +13,8 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY
 from tests.kernels.fixtures.fake_gpu.device import FakeGpu
+from tilewatch.kernels.catalog import loading
 from tilewatch.kernels.catalog.description import describe
-from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.comparing.toolchains import time_pair
 from tilewatch.kernels.comparing.toolchains.time_pair import PROCESSES, REST_EVERY_S, REST_S, ROUNDS, WARM_UP_ROUNDS
 
@@ -61,8 +61,9 @@ def time_case(
 ) -> Case:
     """Times two cubins of a kernel on the fake GPU as one process of the script does. Each of their launches changes
     `total` in place."""
-    loaded = load(LIBRARY)["accumulate"]
-    assert isinstance(loaded, LibraryKernel)
+    monkeypatch.setattr(loading, "_libraries", {})  # a library with files of the same names may have been loaded since
+    loaded = loading.load(LIBRARY)["accumulate"]
+    assert isinstance(loaded, loading.LibraryKernel)
     launch = describe(loaded, loaded.kernel.problems[0], {"tile_rows": 1}, "sm_90")["launch"]
     dtypes = {each["name"]: each["dtype"] for each in launch["arguments"]}
     symbols = {"base": "of_base", "head": "of_head"}

@@ -282,11 +282,12 @@ def test_each_table_has_its_heading_and_its_columns(timed: ToolchainReport, monk
     operators = [line.split(" | ")[0] for line in lines[: lines.index("## What took it")] if line.startswith("| ")]
     assert "| even" in operators, "only one head has other code"
     assert "| same" not in operators
-    assert lines[2] == f"**{write_answer(timed)}**"
-    assert write_answer(timed).endswith(" Take newest: the last of these that is safe.")
+    assert lines[2:8:2] == [f"**{line}**" for line in write_answer(timed).splitlines()]
+    assert lines[3:9:2] == [""] * 3, "each line is a paragraph"
+    assert write_answer(timed).endswith("\nTake newest: the last of these that is safe.")
     timed.frozen["even", "1x1", "h200", "newest"] = time(1.1)
     add(timed, "even", OLD, NEW, "newest")
-    assert write_answer(timed).endswith(" Take installed: no other toolchain is safe.")
+    assert write_answer(timed).endswith("\nTake installed: no other toolchain is safe.")
 
 
 def test_pins_are_the_packages_of_what_is_taken_without_its_driver(timed: ToolchainReport) -> None:
