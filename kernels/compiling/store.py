@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -122,14 +123,14 @@ class CubinStore:
         return f"{self._made if is_made else self._root}/{name}"
 
     def _write(self, key: str, kind: str, data: bytes) -> None:
-        """Writes a file atomically, because two workers may write the same file."""
+        """Writes a file atomically, because two workers, or two threads of one, may write the same file."""
         path = f"{self._made or self._root}/{key[:2]}/{key}.{kind}"
         if not self.is_folder:
             # No folder is made here: s3fs would create a missing bucket.
             self._files.pipe_file(path, data)
             return
         self._files.makedirs(os.path.dirname(path), exist_ok=True)
-        partial = f"{path}.{os.getpid()}.part"
+        partial = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
         self._files.pipe_file(partial, data)
         self._files.mv(partial, path)
 

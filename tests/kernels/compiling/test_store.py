@@ -1,5 +1,7 @@
 """The cubin store: what is asked for many keys at once is what is asked for one."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,3 +88,20 @@ def test_a_timeout_is_final_once_the_compiler_had_all_of_its_cpu_time() -> None:
 
 def test_the_url_of_a_folder_leads_back_to_it(tmp_path: Path) -> None:
     assert find_folder(folder(tmp_path)) == str(tmp_path)
+
+
+def test_two_threads_may_store_one_outcome_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two configs with equal code have one key. Both threads wrote one temporary file, and one of them ended with an
+    error."""
+    store = CubinStore(folder(tmp_path))
+    both_have_written, move = threading.Barrier(2, timeout=30), type(store._files).mv
+
+    def move_later(*of: object) -> None:
+        both_have_written.wait()
+        move(*of)
+
+    monkeypatch.setattr(type(store._files), "mv", move_later)
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(store.put_traced, "k" * 64, {"launches": []}) for _ in range(2)]
+    assert [each.result() for each in done] == [None, None]
+    assert store.find_traced("k" * 64) == {"launches": []}
