@@ -1,10 +1,10 @@
 """A description of a problem that a library's process has made up: the largest values of each field, and its parts."""
 
-import copy
 from typing import Any
 
 import pytest
 
+from tests.kernels.fixtures.changed_copies import change_places
 from tilewatch.kernels.measuring.description_schema import BadDescription, validate_description
 
 GIVEN = {"dtype": "float32", "shape": [1], "base64": "AAAAAA=="}
@@ -55,12 +55,7 @@ LIMITS: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
 
 def change(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
     """Returns the description with another value at one place."""
-    described = copy.deepcopy(DESCRIBED)
-    owner: Any = described
-    for each in place[:-1]:
-        owner = owner[each]
-    owner[place[-1]] = value
-    return described
+    return change_places(DESCRIBED, (place, value))
 
 
 @pytest.mark.parametrize("limit", LIMITS)

@@ -1,11 +1,11 @@
 """A description of a watched operator's launches that its host code has made up is refused with a sentence."""
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.kernels.fixtures.changed_copies import change_places
 from tilewatch.kernels.gpu.host_code.described_operator import NUMBER_TYPES, read_operator
 from tilewatch.kernels.measuring.description_schema import BadDescription
 from tilewatch.kernels.measuring.operator_schema import validate_operator
@@ -102,13 +102,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
 
 def change(*changes: tuple[tuple[Any, ...], Any]) -> dict[str, Any]:
     """Returns the description with other values at some places."""
-    described = copy.deepcopy(DESCRIBED)
-    for place, value in changes:
-        owner: Any = described
-        for each in place[:-1]:
-            owner = owner[each]
-        owner[place[-1]] = value
-    return described
+    return change_places(DESCRIBED, *changes)
 
 
 @pytest.mark.parametrize("made_up", REFUSED)
