@@ -53,7 +53,9 @@ def list_figures(wanted: ComparisonWanted) -> Iterator[Figure]:
         yield bounds.not_measured(f"{what}: wall time", "no GPU")
         return
     here = replace(wanted, archs=(gpu.model.arch,))
-    compare_toolchains(here, print)
+    if compare_toolchains(here, print).gpus:
+        yield bounds.not_measured(f"{what}: wall time", "the report has times already")
+        return
     started = time.monotonic()
     report = compare_toolchains(replace(here, gpu=gpu.index, minutes=MINUTES), print)
     minutes = (time.monotonic() - started) / 60
