@@ -2,8 +2,9 @@
 
     python -m tools.toolchain_picture recordings/toolchains/h200-13.4.92..13.5.37.json toolchain-13.5.37.png
 
-Each operator has a point with its 95 % interval, the worst on top. A second point shows the operator after it was
-re-tuned. Operators that are still undecided are left out, and the title counts them. The program needs Chromium."""
+Each operator of the first head has a point with its 95 % interval, the worst on top. A second point shows the operator
+after it was re-tuned. Operators that are still undecided are left out, and the title counts them. The program needs
+Chromium."""
 
 import argparse
 import sys
@@ -34,7 +35,8 @@ def main() -> None:
 
 
 def draw(report: ToolchainReport, gpu_model: str) -> go.Figure:
-    judged = [each for each in judge_report(report, gpu_model) if each.frozen is not None]
+    of_head = (each for each in judge_report(report, gpu_model) if each.pair.head_name == report.heads[0].name)
+    judged = [each for each in of_head if each.frozen is not None]
     decided = sorted((each for each in judged if _is_decided(each)), key=lambda each: _change(each.frozen))
     figure = go.Figure()
     for name, colour, verdicts in (

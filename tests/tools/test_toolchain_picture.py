@@ -29,12 +29,18 @@ def read(name: str) -> ToolchainReport:
             "13.5.37",
             "{total} operators and problems: {not safe} not safe, {safe if re-tuned} safe if re-tuned, {safe} safe",
         ),
-        (FOUR, "13.5.37", "| 13.5.37 | {not safe} not safe, {unknown} unknown, {safe} safe ({identical} identical) |"),
+        (
+            FOUR,
+            "13.5.37",
+            "| 13.5.37 | {not safe} not safe, {safe if re-tuned} safe if re-tuned, {unknown} unknown, {safe} safe "
+            "({identical} identical) |",
+        ),
         (FOUR, "13.4.59", "| 13.4.59 | {total} safe ({identical} identical) |"),
         (
             FOUR,
             "13.3.36",
-            "| 13.3.36 | {not safe} not safe ({stopped compiling} do not compile), {unknown} unknown, {safe} safe |",
+            "| 13.3.36, not re-tuned | {not safe} not safe ({stopped compiling} do not compile), {unknown} unknown, "
+            "{safe} safe |",
         ),
     ],
 )
@@ -52,3 +58,10 @@ def test_the_picture_has_a_point_for_each_operator_that_was_decided() -> None:
     assert len(frozen.y) > len(retuned.y) > 0
     assert max(frozen.x) == pytest.approx(61.6, abs=0.1)
     assert f"{len(frozen.y)} operators and problems" in figure.layout.title.text
+
+
+def test_the_picture_of_several_heads_shows_the_first() -> None:
+    report = read(FOUR)
+    frozen, _ = draw(report, "h200").data
+    assert len(frozen.y) == len(set(frozen.y)) > 90
+    assert max(frozen.x) == pytest.approx(31.3, abs=0.1)
