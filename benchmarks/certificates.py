@@ -33,6 +33,7 @@ FILES = (
     "h100-f727a301",
     "tried/h100-0bfec69d",
     "tried/h200-84a140eb",
+    "tried/h200-516b0afe",
     "tuned/h100",
     "tuned/h200",
 )
