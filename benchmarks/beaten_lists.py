@@ -28,6 +28,8 @@ from tilewatch.worker.judging.compiler_cause import LAUNCHES, PairAnswer
 
 BETTER = 0.03
 NIGHTS, WANTED_NIGHTS = 6, 3
+LARGE, PLANTS = 1500, 20
+"""Configs from which a space is large, and the number of configs that are planted in it, each in a world of its own."""
 SWEEP_NOISE = 0.003
 """Relative standard deviation of a config's median in a sweep: configs within this of the fastest are tied."""
 LAUNCH_NOISE = 0.0014
@@ -55,15 +57,20 @@ def main() -> None:
 
 
 def list_figures(spaces: Sequence[Space]) -> Iterator[Figure]:
-    found, false, nights = 0, 0, 0
+    false, nights = 0, 0
+    found: dict[bool, list[bool]] = {True: [], False: []}
     for number, space in enumerate(spaces):
-        draw = np.random.default_rng([20261128, number])
-        planted = make_world(space, int(draw.integers(len(space.rest_us))))
-        found += any(config == planted.planted for config in run_nights(planted, draw, WANTED_NIGHTS))
+        is_large = len(space.rest_us) >= LARGE
+        for plant in range(PLANTS if is_large else 1):
+            draw = np.random.default_rng([20261128, number, plant])
+            planted = make_world(space, int(draw.integers(len(space.rest_us))))
+            alarms = run_nights(planted, draw, WANTED_NIGHTS)
+            found[is_large].append(any(config == planted.planted for config in alarms))
         false += len(run_nights(make_world(space, None), draw, NIGHTS))
         nights += NIGHTS
-    share = 100 * found / len(spaces)
-    yield bounds.measure("beaten lists: a planted config was found within 3 nights", share, cases=len(spaces))
+    for is_large, what in ((False, ""), (True, ", large spaces")):
+        share, cases = 100 * float(np.mean(found[is_large])), len(found[is_large])
+        yield bounds.measure(f"beaten lists: a planted config was found within 3 nights{what}", share, cases=cases)
     yield bounds.measure("beaten lists: alarms without a planted config", false, cases=nights)
 
 

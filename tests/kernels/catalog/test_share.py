@@ -10,9 +10,8 @@ import pytest
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.share import (
-    LEAST_LOOK,
+    LOOK_NIGHTS,
     MOST_QUIET,
-    ROTATION_NIGHTS,
     SHORT_LISTS_ALONE,
     WIDE,
     Shares,
@@ -47,13 +46,13 @@ def tried(
     return Tried(keys, of_near, kept, source, has_changed)
 
 
-@pytest.mark.parametrize("size", [864, 18_432])
-def test_a_look_tries_the_whole_space_in_a_month_and_a_small_one_in_three_nights(size: int) -> None:
+@pytest.mark.parametrize("size", [5, 864, 18_432])
+def test_a_look_tries_the_whole_space_in_three_nights(size: int) -> None:
     rest, seen, nights = make_rest(size), list[Config](), 0
     while len(seen) < size:
         nights += 1
         seen += choose_share(rest, tried(seen), "k", f"day {nights}", "s")
-    assert nights == (3 if size == 864 else ROTATION_NIGHTS)
+    assert nights == LOOK_NIGHTS == 3
     assert len(set(map(make_key, seen))) == size, "none was tried twice"
 
 
@@ -64,7 +63,7 @@ def test_nights_try_little_while_nothing_has_changed() -> None:
         for before in (None, tried([], has_changed=False), tried(rest[:2], has_changed=False)):
             assert len(choose_share(rest, before, "k", "day", "s")) == drawn
     changed = tried([], source="other", has_changed=False)
-    assert len(choose_share(make_rest(5000), changed, "k", "day", "s")) == LEAST_LOOK, "a change begins a look"
+    assert len(choose_share(make_rest(5000), changed, "k", "day", "s")) == 1667, "a change begins a look"
 
 
 def test_after_a_look_only_configs_near_the_winner_are_tried_again() -> None:
@@ -78,9 +77,8 @@ def test_after_a_look_only_configs_near_the_winner_are_tried_again() -> None:
 def test_another_source_begins_a_look_in_the_same_night() -> None:
     rest = make_rest(1000)
     chosen = choose_share(rest, tried(rest[100:], near=rest[500:], source="other"), "k", "day", "s")
-    assert len(chosen) == LEAST_LOOK
+    assert len(chosen) == len({make_key(each) for each in chosen}) == 334
     assert {make_key(each) for each in rest[:100]} == {make_key(each) for each in chosen[:100]}
-    assert len({make_key(each) for each in chosen}) == LEAST_LOOK
 
 
 def test_the_draw_is_random_by_kernel_and_day_and_the_same_for_all_problems() -> None:
@@ -114,7 +112,7 @@ def test_a_plan_has_the_short_list_and_what_was_asked_for_besides(tmp_path: Path
     series = {("double", "1024"): tried([{"width": 256}], kept=({"width": 256},)), ("double", "2048"): tried([])}
     first, second = read_trials(tmp_path, Shares("day", series))
     assert first == [64, 96, 256, 128]
-    assert sorted(second) == [64, 96, 128, 256]
+    assert second in ([64, 96, 128], [64, 96, 256])
     (of_first_night, _) = read_trials(tmp_path, Shares("day", {}))
     assert len(of_first_night) == 3
 
