@@ -58,8 +58,7 @@ def choose_share(rest: Sequence[Config], tried: Tried | None, kernel: str, day: 
     configs = {make_key(config): config for config in rest}
     order = sorted(configs, key=lambda key: hashlib.sha256(f"{kernel} {day} {key}".encode()).digest())
     # worker/detection/certificate.py needs a random sample
-    rotating = -(-len(rest) // ROTATION_NIGHTS)
-    quiet = min(rotating, MOST_QUIET)
+    quiet = min(-(-len(rest) // ROTATION_NIGHTS), MOST_QUIET)
     if tried is None:
         return [configs[key] for key in order[:quiet]]
     kept = [key for key in map(make_key, tried.kept) if key in configs]
