@@ -137,7 +137,8 @@ def _judge_retuned(
         return "not safe", f"{moved}: {retuned.failure}"
     if verdict is None:
         return "not safe", f"{moved}: not timed beside the base's winner"
-    return "safe if re-tuned" if verdict.is_fine else "not safe", f"{moved}: {write_verdict(verdict)}"
+    base = f"; the base's config ({pair.config_source}) was not re-tuned" if verdict.kind == "faster" else ""
+    return "safe if re-tuned" if verdict.is_fine else "not safe", f"{moved}: {write_verdict(verdict)}{base}"
 
 
 def judge_all(operators: Sequence[OperatorSafety]) -> Safety:

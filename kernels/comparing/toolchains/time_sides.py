@@ -38,7 +38,6 @@ from tilewatch.kernels.measuring.pair_bench import PairWork, ReplaySide
 FROZEN_SHARE = 0.8
 """Share of the minutes after which re-tuning begins, even if some operators still have no frozen answer."""
 
-
 SAY_EVERY = 100
 """Number of launches between two lines of progress."""
 

@@ -51,6 +51,14 @@ def test_worse_frozen_and_equal_when_retuned_is_safe_if_retuned() -> None:
     assert found.safety == "safe if re-tuned"
     assert found.moved_to == OTHER
     assert "re-tuned to tile_m=128: not slower than" in found.reason
+    assert "was not re-tuned" not in found.reason
+
+
+def test_a_gain_by_re_tuning_is_said_to_be_over_a_config_that_was_not_re_tuned() -> None:
+    """Or the reader takes it for a gain of the toolchain."""
+    found = judge(frozen=timing(1.03), retuning=WINNER_MOVED, retuned=timing(0.7))
+    assert found.safety == "safe if re-tuned"
+    assert "launches; the base's config (recording) was not re-tuned" in found.reason
 
 
 def test_worse_frozen_and_worse_when_retuned_is_not_safe() -> None:
