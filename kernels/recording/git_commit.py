@@ -36,7 +36,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
     if not folder.is_dir():
         raise NoHistory(f"there is no folder {folder}")
     try:
-        _git(folder, "rev-parse", "--git-dir")
+        repository = repository_name(folder)
     except NoHistory:
         raise NoHistory(f"{folder} is not in a Git repository, so there is no commit to watch") from None
     try:
@@ -45,7 +45,7 @@ def commit_of(folder: Path, revision: str = "HEAD") -> GitCommit:
         raise NoHistory(f"the repository of {folder} has no commit '{revision}'") from None
     committed_s, author, subject = _git(folder, *LOG, "--format=%ct%x00%an%x00%s", sha, "--").split("\0", 2)
     return GitCommit(
-        repository=repository_name(folder),
+        repository=repository,
         sha=sha,
         position=int(_git(folder, "rev-list", "--count", "--first-parent", sha)),
         committed_at=read_moment(committed_s, dt.datetime.now(dt.UTC)).isoformat(),
@@ -65,9 +65,10 @@ def repository_name(folder: Path) -> str:
     try:
         url = _git(folder, "config", "--get", "remote.origin.url")
     except NoHistory:
-        if _git(folder, "rev-parse", "--is-bare-repository") == "true":
+        try:
+            return Path(_git(folder, "rev-parse", "--show-toplevel")).name
+        except NoHistory:  # a bare repository
             return Path(_git(folder, "rev-parse", "--absolute-git-dir")).name.removesuffix(".git")
-        return Path(_git(folder, "rev-parse", "--show-toplevel")).name
     parts = urlsplit(url)
     if parts.scheme and parts.hostname:
         host = parts.hostname + (f":{parts.port}" if parts.port else "")

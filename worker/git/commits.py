@@ -50,9 +50,9 @@ def is_shallow(repository: Path) -> bool:
 
 
 def find_branch(repository: Path, name: str) -> str | None:
-    """Returns the full ref of a branch such as main or origin/main; None for HEAD or an unknown name."""
+    """Returns the full ref of a branch such as main or origin/main; None for HEAD, a hash or an unknown name."""
     # Full refs, because Git takes a short name for a tag if there is such a tag.
-    refs = [] if name == "HEAD" else [f"refs/heads/{name}", f"refs/remotes/{name}"]
+    refs = [] if name == "HEAD" or SHA.fullmatch(name) else [f"refs/heads/{name}", f"refs/remotes/{name}"]
     return next((ref for ref in refs if _succeeds(repository, "show-ref", "--verify", "--quiet", "--", ref)), None)
 
 
@@ -106,13 +106,13 @@ def split_range(revisions: str) -> tuple[str, str]:
 
 def find_tips(repository: Path, branch: str) -> list[str]:
     """Lists the last commits of a local branch and of its remote branch, the newest last."""
-    require_history(repository)
     ref = branch if branch == "HEAD" or branch.startswith("refs/") else find_branch(repository, branch)
     own = None if ref is None else _find_commit(repository, ref)
     if ref is None or own is None:
+        require_history(repository)
         raise RepositoryError(f"{repository} has no branch '{branch}', whose commits are to be followed")
     remote = _find_upstream(repository, ref) or own
-    return [own, remote] if is_ancestor(repository, own, remote) else [remote, own]
+    return [own, remote] if own == remote or is_ancestor(repository, own, remote) else [remote, own]
 
 
 def find_tips_of_branch(repository: Path, branch: str, newest: str) -> list[str]:

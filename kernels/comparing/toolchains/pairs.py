@@ -14,7 +14,6 @@ StaticKind = Literal[
 ]
 """`not compiled` means that the machine was too busy for a final result (kernels/results.py, is_final)."""
 
-
 SLOWER_COMPILE = 1.25
 """Ratio of CPU seconds from which the head counts as slower to compile, over all configs that both toolchains compile.
 Two runs of one toolchain differ by 4 % over a library on a busy machine (2 cores, 2026-11)."""
