@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import delete, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -24,6 +24,7 @@ from tilewatch.db.models import (
     Job,
     Quarantine,
     Recording,
+    RegressionSeries,
     Run,
     Sweep,
     Verdict,
@@ -164,7 +165,7 @@ RANGE = {"commits_in_range": 2, "bad_sha": "b" * 40, "recorded": False, "categor
     ("changed", "why_not"),
     [
         *(({"category": each}, None) for each in ("code", "search_space", "unknown")),
-        ({"commits_in_range": 1}, "has one possible commit, bbbbbbbbbb: nothing to bisect"),
+        *(({"commits_in_range": each}, "has one possible commit, bbbbbbbbbb: nothing to bisect") for each in (0, 1)),
         ({"recorded": True}, "was recorded elsewhere: there is no GPU here to bisect it on"),
         ({"category": "toolchain"}, "is of the toolchain and of no commit: nothing to bisect"),
         ({"category": "node"}, "is of the node and of no commit: nothing to bisect"),
@@ -192,17 +193,27 @@ def test_each_problem_of_a_regression_is_swept_again_on_all_of_its_gpu_models(db
     """A metric of an operator is no kernel of its own."""
     for problem in ("1x2x3", "4x5x6"):
         number = open_regression.regress(db_session, problem=problem, kernel="softmax span")
+    series = db_session.scalars(select(RegressionSeries).where(RegressionSeries.problem == "4x5x6")).one()
+    columns = {
+        name: getattr(series, name) for name in ("regression_id", "kernel", "problem", "run_id", "size", "low", "high")
+    }
+    others = ("l40s", "h200", "gb300", "a100", "h100")
+    for slug in others:
+        fact_writes.add_gpu_model(db_session, slug=slug, name=slug, arch="sm_90", fp8_tflops=None, bandwidth_gbps=None)
+        db_session.execute(insert(RegressionSeries).values(**columns, gpu_model=slug))
     assert actions.measure_again(db_session, number, "ada").id == number
     asked = db_session.scalars(select(Action.wanted).where(Action.who == "ada", Action.action == "sweep")).all()
-    common = {"repository": "tilewatch", "kernel": "softmax", "commit": open_regression.BAD_SHA, "gpus": ["b200"]}
+    common = {"repository": "tilewatch", "kernel": "softmax", "commit": open_regression.BAD_SHA}
     assert sorted(asked, key=lambda each: each["problem"]) == [
-        {**common, "problem": each} for each in ("1x2x3", "4x5x6")
+        {**common, "problem": "1x2x3", "gpus": ["b200"]},
+        {**common, "problem": "4x5x6", "gpus": sorted(["b200", *others])},
     ]
 
 
 def test_requests_are_taken_one_by_one_the_oldest_first(db_session: Session) -> None:
     ids = [actions.ask(db_session, "ada", "sweep", {"kernel": each, "gpu": None}, key=each) for each in ("a", "b")]
     assert actions.ask(db_session, "eve", "sweep", {"kernel": "a"}, key="a") is None, "its key is known"
+    db_session.execute(update(Action).where(Action.id == ids[0]).values(key="c"))  # stored after the second one
     first = actions.find_next_request(db_session)
     assert first is not None
     assert (first.id, first.who, first.wanted) == (ids[0], "ada", {"kernel": "a"}), "what is None is not asked for"
@@ -253,6 +264,19 @@ def test_jobs_of_a_submission_are_counted_in_the_answer(db_session: Session) -> 
     db_session.execute(update(Job).where(Job.id.in_(ids)).values(submission_id=submission))
     assert actions.cancel(db_session, choose(submission=submission), "ada") == "cancelled 2 jobs"
     assert actions.retry(db_session, choose(submission=submission), "ada") == "queued 2 jobs again"
+
+
+@pytest.mark.parametrize(("compiling", "state"), [("done", "queued"), ("queued", "waiting")])
+def test_a_measurement_that_is_tried_again_waits_only_for_code_that_is_not_compiled(
+    db_session: Session, compiling: str, state: str
+) -> None:
+    planned = one_commit.submit(db_session)
+    one_commit.job(db_session, "compile 1", compiling, kind="compile")
+    job_id = one_commit.job(db_session, state="cancelled")
+    of = {"submission_id": planned.submission_id, "sweep_id": planned.sweep_id, "payload": {"kernel": "gemm_fp8"}}
+    db_session.execute(update(Job).values(**of))
+    assert actions.retry(db_session, choose(job_id), "ada") == f"queued job {job_id} again"
+    assert db_session.scalar(select(Job.state).where(Job.id == job_id)) == state
 
 
 def test_a_bisection_of_one_regression_does_not_keep_another_one_from_being_bisected(db_session: Session) -> None:
