@@ -109,14 +109,14 @@ def end_answered(session: Session, check_id: int) -> None:
     is_open = exists().where(CheckOperator.check_id == Check.id, CheckOperator.kind.is_(None))
     is_over = exists().where(CheckOperator.check_id == Check.id, CheckOperator.is_over)
     is_unsure = exists().where(CheckOperator.check_id == Check.id, CheckOperator.is_unsure)
-    answered = and_(Check.id == check_id, Check.ended_at.is_(None), Check.changed.is_not(None), ~is_open)
+    answered = and_(Check.id == check_id, Check.ended_at.is_(None), ~is_open)
     code = case((is_over, OVER), (is_unsure, UNSURE), else_=FINE)
     session.execute(update(Check).where(answered).values(exit_code=code, ended_at=clock_now()))
 
 
 def end_stranded(session: Session) -> None:
     """Ends checks and operators whose jobs failed or were cancelled."""
-    preparing = and_(Job.check_id == Check.id, Job.kind == "prepare_check")
+    preparing = Job.check_id == Check.id  # no other job is of a check that is not prepared
     unprepared = and_(
         Check.ended_at.is_(None), Check.changed.is_(None), ~exists().where(preparing, Job.state.in_(OPEN_JOB))
     )
@@ -124,9 +124,7 @@ def end_stranded(session: Session) -> None:
         update(Check).where(unprepared).values(failure=_reason(preparing), exit_code=UNSURE, ended_at=clock_now())
     )
     launching = and_(
-        Job.check_id == CheckOperator.check_id,
-        Job.kind == "check",
-        Job.payload["operator_id"].as_integer() == CheckOperator.id,
+        Job.check_id == CheckOperator.check_id, Job.payload["operator_id"].as_integer() == CheckOperator.id
     )
     stranded = and_(CheckOperator.kind.is_(None), ~exists().where(launching, Job.state.in_(OPEN_JOB)))
     reason = _reason(launching)

@@ -140,9 +140,38 @@ def test_an_equal_check_is_found_again_unless_something_of_it_could_not_be_compa
     (operator,) = prepare(db_session, first, small=None, other="identical")
     assert make_check(db_session) == first, "it has not ended"
     checks.write_outcome(db_session, first, operator, SLOWER)
+    asked = CheckRequest("tilewatch", "a" * 40, "c" * 40, "Tile it", "b200", None, 0.0)
+    prepare(db_session, checks.open_once(db_session, asked, "ada")[0], small="failed")
     assert make_check(db_session) == first
     db_session.execute(update(CheckOperator).where(CheckOperator.id == operator).values(kind="failed"))
     assert make_check(db_session) != first
+
+
+def test_a_failure_within_an_open_check_or_of_another_check_makes_no_new_one(db_session: Session) -> None:
+    first = make_check(db_session)
+    (operator,) = prepare(db_session, first, small=None, large="failed")
+    asked = CheckRequest("tilewatch", "a" * 40, "c" * 40, "Tile it", "b200", None, 0.0)
+    other, _ = checks.open_once(db_session, asked, "ada")
+    failed = {"failure": "its GPU is gone", "exit_code": 2, "ended_at": func.now()}
+    db_session.execute(update(Check).where(Check.id == other).values(**failed))
+    assert make_check(db_session) == first
+    checks.write_outcome(db_session, first, operator, FASTER)
+    assert make_check(db_session) != first
+
+
+def test_a_check_that_has_ended_stays_as_it_ended_and_is_not_prepared_again(db_session: Session) -> None:
+    unprepared = make_check(db_session)
+    checks.end_stranded(db_session)
+    lost = read(db_session, unprepared)
+    end_job(db_session, "failed", "a later failure", unprepared)
+    checks.end_stranded(db_session)
+    assert read(db_session, unprepared) == lost
+    assert checks.is_prepared(db_session, unprepared)
+    answered = make_check(db_session)
+    prepare(db_session, answered, small="identical")
+    ended = read(db_session, answered)
+    prepare(db_session, answered, small="identical")
+    assert read(db_session, answered) == ended
 
 
 def test_what_a_job_will_still_answer_is_not_stranded_and_another_job_answers_nothing(db_session: Session) -> None:
