@@ -13,6 +13,7 @@ from tilewatch.db.fact_writes import NewVerdict
 from tilewatch.db.lifecycle import actions, suspicions
 from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
 from tilewatch.db.models import Regression, Replay, Run, Suspicion, Sweep, Verdict
+from tilewatch.db.session import session
 from tilewatch.db.worker_reads.judging import Scope
 
 TONIGHT = 7
@@ -117,3 +118,13 @@ def test_a_replay_is_stored_once_and_its_launches_are_counted_once(db_session: S
     assert db_session.get_one(Suspicion, suspicion_id).launches == 3
     stored = db_session.execute(select(Replay.key, Replay.good_us, Replay.failure).order_by(Replay.key)).all()
     assert [tuple(each) for each in stored] == [("a", [1.0, 2.0], None), ("b", [4.0], None), ("c", [5.0], None)]
+
+
+def test_a_run_is_locked_alone(db_session: Session, database_url: str) -> None:
+    """Two requests for a replay of it would both find none that was asked for."""
+    run_id, _ = suspect(db_session, 1)
+    other, _ = suspect(db_session, 2)
+    db_session.commit()
+    suspicions.lock_run(db_session, run_id)
+    with session(database_url) as opened:
+        assert opened.scalars(select(Run.id).with_for_update(skip_locked=True)).all() == [other]
