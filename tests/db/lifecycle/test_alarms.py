@@ -2,7 +2,7 @@
 
 import datetime as dt
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from tilewatch.db.lifecycle import alarms
@@ -58,3 +58,11 @@ def test_an_alarm_with_a_known_key_is_not_opened_again(db_session: Session) -> N
     assert list_closed(db_session).keys() == {("regret", "gemm")}
     assert alarms.open_once(db_session, key="a", **about) == (first[0], False), "a closed one stays closed"
     assert len(list_closed(db_session)) == 1
+
+
+def test_an_alarm_is_opened_by_one_process_at_once(db_session: Session) -> None:
+    """Two would both find none that is open: its key has the time."""
+    held = text("select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
+    assert db_session.scalar(held) == 0
+    alarms.open_failure(db_session, alarms.FAILED_NIGHTLY, "a/b", "first")
+    assert db_session.scalar(held) == 1
