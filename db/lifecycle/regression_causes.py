@@ -74,7 +74,7 @@ def open_or_join(session: Session, cause: Cause, moved: ChangedSeries) -> Opened
     joined = _add_series(session, regression_id, cause.kernel, moved)
     # A node or a toolchain can become slow again without a commit.
     if not joined and cause.category in ("node", "toolchain"):
-        joined = _is_slow_again(session, regression_id, cause.kernel, moved)
+        joined = _is_slow_again(session, regression_id, moved)
     if created:
         add_event(session, regression_id, ITSELF, "open", None, "new", cause.sentence)
     elif joined:
@@ -97,7 +97,6 @@ def mark_recovered(
         .join(series, series.regression_id == Regression.id)
         .where(
             Regression.repository == repository,
-            Regression.direction == "regression",
             (Regression.category == "node") == of_node,  # a commit cannot repair a node
             Regression.state.in_(OPEN_REGRESSION),
             series.kernel == kernel,
@@ -183,14 +182,13 @@ def _add_series(session: Session, regression_id: int, kernel: str, moved: Change
     return session.scalar(added) is not None
 
 
-def _is_slow_again(session: Session, regression_id: int, kernel: str, moved: ChangedSeries) -> bool:
+def _is_slow_again(session: Session, regression_id: int, moved: ChangedSeries) -> bool:
     """Marks a recovered series as slow again, with its new size. Returns whether it was marked."""
     resolved = exists().where(Regression.id == RegressionSeries.regression_id, Regression.state == "resolved")
     back = session.execute(
         update(RegressionSeries)
         .where(
             RegressionSeries.regression_id == regression_id,
-            RegressionSeries.kernel == kernel,
             RegressionSeries.problem == moved.problem,
             RegressionSeries.gpu_model == moved.gpu_model,
             RegressionSeries.run_id != moved.run_id,

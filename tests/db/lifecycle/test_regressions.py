@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -219,6 +219,59 @@ def test_a_regression_goes_from_hand_to_hand_and_every_step_has_a_name(db_sessio
     assert (one(db_session, number).owner, one(db_session, number).note) == (None, None)
 
 
+def test_whoever_acknowledges_a_regression_first_owns_it(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    steps = (("resolve", "bob"), ("reopen", "bob"), ("acknowledge", "ada"), ("resolve", "bob"), ("reopen", "bob"))
+    owners = []
+    for action, who in (*steps, ("acknowledge", "eve")):
+        regressions.triage(db_session, number, action, who)
+        owners.append(one(db_session, number).owner)
+    assert owners == [None, None, "ada", "ada", "ada", "ada"]
+
+
+def test_a_regression_is_changed_by_one_person_at_once_as_the_other_one_left_it(
+    db_session: Session, database_url: str
+) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    known = one(db_session, number)
+    db_session.commit()
+    with session(database_url) as opened:
+        regressions.triage(opened, number, "acknowledge", "ada")
+    assert known.state == "new"
+    assert regressions.lock(db_session, number).state == "acknowledged"
+    with session(database_url) as opened:
+        assert opened.scalars(select(Regression.id).with_for_update(skip_locked=True)).all() == []
+
+
+@pytest.mark.parametrize("is_edited", [True, False])
+def test_a_regression_has_the_time_of_its_last_event(db_session: Session, is_edited: bool) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    before = one(db_session, number).changed_at
+    if is_edited:
+        regressions.edit(db_session, number, "ada", "note", "the swizzle")
+    else:
+        regressions.triage(db_session, number, "resolve", "ada")
+    assert one(db_session, number).changed_at > before
+
+
+def test_a_cause_is_looked_for_by_one_judge_at_once(db_session: Session) -> None:
+    """Two whose ranges overlap and differ would both find none."""
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    held = text("select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
+    assert db_session.scalar(held) == 0
+    open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id))
+    assert db_session.scalar(held) == 1
+
+
+@pytest.mark.parametrize("of", [{}, {"regression_id": 1, "run_id": 1}], ids=("nothing", "both"))
+def test_a_mark_is_of_a_regression_or_of_a_run(db_session: Session, of: dict[str, int]) -> None:
+    with pytest.raises(TypeError, match="and not of both"):
+        regressions.mark(db_session, "ada", right=True, **of)
+
+
 @pytest.mark.parametrize(
     "address", ["javascript:alert(1)", "data:text/html,x", "//example.org/1", "example.org/1", "https://", "http:// x"]
 )
@@ -305,6 +358,99 @@ def test_a_backfilled_commit_has_not_taken_back_what_is_slow_after_it(
     better = moved(backfilled, size=-0.06)
     mark_recovered(db_session, better, repository="tilewatch", kernel="gemm_fp8", of_node=of_node)
     assert (one(db_session, number).state == "resolved") == is_over
+
+
+@pytest.mark.parametrize(
+    ("differs", "is_over"),
+    [
+        ({}, True),
+        ({"repository": "another"}, False),
+        ({"kernel": "norm"}, False),
+        ({"problem": PROBLEMS[1]}, False),
+        ({"gpu_model": "h200"}, False),
+        ({"of_node": True}, False),
+        ({"state": "resolved"}, False),
+        ({"state": "acknowledged"}, True),
+        ({"is_same_run": True}, False),
+    ],
+    ids=str,
+)
+def test_a_series_recovers_in_the_open_regressions_of_its_own_alone(
+    db_session: Session, differs: dict[str, Any], is_over: bool
+) -> None:
+    """A regression of another kernel is open all the time."""
+    ids, run_id = commits(db_session, 4), run_of(db_session)
+    later = one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
+    number = open_or_join(db_session, cause(ids[0], ids[1]), moved(run_id)).id
+    other = open_or_join(db_session, cause(ids[0], ids[1], kernel="other"), moved(run_id)).id
+    db_session.execute(update(Regression).where(Regression.id == number).values(state=differs.get("state", "new")))
+    of = {name: differs[name] for name in ("problem", "gpu_model") if name in differs}
+    back = replace(moved(run_id if "is_same_run" in differs else later, size=-0.045), **of)
+    whose = {name: differs[name] for name in ("repository", "kernel", "of_node") if name in differs}
+    found = mark_recovered(db_session, back, **{"repository": "tilewatch", "kernel": "gemm_fp8", **whose})
+    assert found == [number] * is_over
+    recovered = select(RegressionSeries.regression_id).where(RegressionSeries.recovered_at.is_not(None))
+    assert db_session.scalars(recovered).all() == found
+    if is_over:
+        assert (one(db_session, number).state, one(db_session, other).state) == ("resolved", "new")
+
+
+def test_a_series_recovers_once_in_each_of_its_regressions(db_session: Session) -> None:
+    ids, run_id = commits(db_session, 4), run_of(db_session)
+    causes = [cause(*ends) for ends in (ids[:2], ids[1:3])]
+    numbers = [open_or_join(db_session, each, moved(run_id)).id for each in causes]
+    for each in causes:
+        open_or_join(db_session, each, moved(run_id, PROBLEMS[1]))
+    later = one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
+    of = {"repository": "tilewatch", "kernel": "gemm_fp8"}
+    found = [mark_recovered(db_session, moved(later, size=-0.045), **of) for _ in range(2)]
+    assert found == [numbers, []]
+    assert [one(db_session, number).state for number in numbers] == ["new", "new"], "a series of each is slow"
+
+
+@pytest.mark.parametrize(
+    ("category", "state", "is_same_run", "is_back"),
+    [
+        ("node", "resolved", False, True),
+        ("toolchain", "resolved", False, True),
+        ("code", "resolved", False, False),
+        ("node", "acknowledged", False, False),
+        ("node", "resolved", True, False),
+    ],
+)
+def test_a_series_is_slow_again_in_a_later_run_if_no_commit_is_needed_for_that(
+    db_session: Session, category: Any, state: str, is_same_run: bool, is_back: bool
+) -> None:
+    """A person resolved the regression. Its other series, and those of others, stay as they are."""
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    fact_writes.add_gpu_model(db_session, slug="h200", name="H", arch="sm_90", fp8_tflops=None, bandwidth_gbps=None)
+    because = replace(cause(ids[0], ids[1]), category=category, what="n1 and n2")
+    number = open_or_join(db_session, because, moved(run_id)).id
+    others = [replace(because, kernel="norm"), replace(because, what="n3 and n4")]
+    other, another = (open_or_join(db_session, each, moved(run_id)).id for each in others)
+    for series in (moved(run_id, PROBLEMS[1]), replace(moved(run_id), gpu_model="h200")):
+        assert open_or_join(db_session, because, series).id == number
+    db_session.execute(update(Regression).values(state="resolved"))
+    db_session.execute(update(Regression).where(Regression.id == number).values(state=state))
+    later = one_commit.measure(db_session, one_commit.submit(db_session, key="later"), key="run 2")
+    open_or_join(db_session, because, moved(run_id if is_same_run else later, size=0.06))
+    assert one(db_session, number).state == ("reopened" if is_back else state)
+    query = select(RegressionSeries.regression_id, RegressionSeries.problem, RegressionSeries.gpu_model)
+    assert [tuple(each) for each in db_session.execute(query.where(RegressionSeries.run_id == later))] == (
+        [(number, PROBLEMS[0], "b200")] * is_back
+    )
+    assert [one(db_session, each).state for each in (other, another)] == ["resolved"] * 2
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_regression_has_the_size_of_its_largest_series(db_session: Session, sign: int) -> None:
+    ids, run_id = commits(db_session, 3), run_of(db_session)
+    change = cause(ids[0], ids[1], direction="regression" if sign == 1 else "improvement")
+    sizes = []
+    for problem, size in zip(PROBLEMS, (0.05, 0.03, 0.07, 0.06), strict=True):
+        number = open_or_join(db_session, change, moved(run_id, problem, sign * size)).id
+        sizes.append(sign * one(db_session, number).size)
+    assert sizes == [0.05, 0.05, 0.07, 0.07]
 
 
 def test_a_resolved_regression_that_meets_another_series_is_back(db_session: Session) -> None:
