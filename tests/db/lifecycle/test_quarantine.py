@@ -3,13 +3,13 @@
 import datetime as dt
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import func, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
 from tests.db.fixtures.one_commit import NOON
 from tilewatch.db.lifecycle import quarantine
-from tilewatch.db.models import Quarantine, Run
+from tilewatch.db.models import Quarantine, Recording, Run
 from tilewatch.db.page_reads import gpu_health
 
 
@@ -17,14 +17,18 @@ def test_readings_are_those_of_so_many_newest_runs_of_the_gpu(
     db_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = one_commit.submit(db_session)
-    for hour, gpu in enumerate("aaaab"):
+    recording = Recording(sha256="f" * 64, file_name="r.jsonl.gz", machine="lab", recorded_at=NOON)
+    db_session.add(recording)
+    db_session.flush()
+    for hour, gpu in enumerate("aaaaba"):
         run_id = one_commit.measure(db_session, planned, f"run {hour}")
         row = {"gpu_uuid": gpu, "telemetry": [{"hour": hour}, {"hour": hour + 0.5}]}
+        row |= {"origin": "recorded", "recording_id": recording.id} if hour == 1 else {}
         at = {"started_at": NOON - dt.timedelta(hours=hour), "finished_at": NOON}
         db_session.execute(update(Run).where(Run.id == run_id).values(**row, **at))
     monkeypatch.setattr(quarantine, "CANARY_RUNS", 3)
     readings = quarantine.list_readings(db_session, "a")
-    assert [each["hour"] for each in readings] == [0, 0.5, 1, 1.5, 2, 2.5]
+    assert [each["hour"] for each in readings] == [0, 0.5, 2, 2.5, 3, 3.5], "the run of hour 1 was imported"
     assert [each["hour"] for each in quarantine.list_readings(db_session, "b")] == [4, 4.5]
 
 
@@ -58,6 +62,21 @@ def test_a_quarantine_counts_its_canaries_until_a_clean_one_ends_it(db_session: 
     assert (other.canaries, other.kind, other.reason) == (0, "xid", "it is ill")
     assert quarantine.begin(db_session, gpu_uuid="a", **of), "it is ill again"
     assert [quarantine.count_quarantines(db_session, gpu) for gpu in ("a", "b", "c")] == [2, 1, 0]
+
+
+@pytest.mark.parametrize(("canary_h", "waited_h"), [(None, 2), (1, 1)])
+def test_a_quarantine_waits_since_its_last_canary_or_its_begin(
+    db_session: Session, canary_h: int | None, waited_h: int
+) -> None:
+    """The time of a transaction stands still."""
+    one_commit.submit(db_session)
+    of = {"gpu_model": "b200", "host": "node-1", "kind": "xid", "reason": "it is ill", "evidence": {}}
+    quarantine.begin(db_session, gpu_uuid="a", **of)
+    began_at, canary_at = (None if each is None else func.now() - dt.timedelta(hours=each) for each in (2, canary_h))
+    db_session.execute(update(Quarantine).values(began_at=began_at, canary_at=canary_at))
+    found = quarantine.find_open(db_session, "a")
+    assert found is not None
+    assert found.waited_s == 3600.0 * waited_h
 
 
 @pytest.mark.parametrize(
