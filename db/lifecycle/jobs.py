@@ -145,7 +145,7 @@ def fail(
 
 def hand_back(session: Session, job_id: int, owner: str, **columns: Any) -> bool:
     """Queues a job again without counting this attempt. Returns False if the lease was lost."""
-    again = {**_let_go("queued"), "sent_at": None, "attempt": func.greatest(Job.attempt - 1, 0)}
+    again = {**_let_go("queued"), "sent_at": None, "attempt": Job.attempt - 1}
     return _as_owner(session, job_id, owner, {**again, **columns})
 
 
@@ -241,7 +241,7 @@ def _let_go(state: str) -> dict[str, Any]:
 
 def _as_owner(session: Session, job_id: int, owner: str, columns: dict[str, Any]) -> bool:
     """Changes columns of a job that `owner` runs. Returns False if `owner` does not run the job."""
-    return bool(_change(session, and_(Job.id == job_id, Job.state == "running", Job.owner == owner), columns))
+    return bool(_change(session, and_(Job.id == job_id, Job.owner == owner), columns))  # others have no owner
 
 
 def _change(session: Session, which: ColumnElement[bool], columns: dict[str, Any]) -> list[UnsentJob]:

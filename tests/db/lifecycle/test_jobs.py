@@ -152,6 +152,13 @@ def test_a_job_that_ended_short_can_be_retried_as_if_new(db_session: Session, en
     assert _claimed(db_session, job_id) == job_id
 
 
+def test_a_retry_changes_no_other_job_that_ended_short(db_session: Session) -> None:
+    first, second = (one_commit.job(db_session, key, kind="compile") for key in ("first", "second"))
+    assert jobs.cancel(db_session, [first, second]) == [first, second]
+    assert jobs.retry(db_session, [second]) == [second]
+    assert (_job(db_session, first).state, _job(db_session, second).state) == ("cancelled", "queued")
+
+
 def test_a_retried_measure_job_waits_for_its_cubins_again(db_session: Session) -> None:
     job_id = one_commit.job(db_session)
     jobs.cancel(db_session, [job_id])

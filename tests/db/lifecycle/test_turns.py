@@ -59,11 +59,18 @@ def test_a_check_goes_after_replays_and_before_sweeps(db_session: Session) -> No
     assert order == ["CONFIRM", "BISECT", *checks_of_all, "MANUAL", "NIGHTLY", "BACKFILL"]
 
 
-def make_check(opened: Session) -> int:
+def test_of_two_checks_the_older_one_is_done_first_though_one_of_its_jobs_came_later(db_session: Session) -> None:
+    older, newer = make_check(db_session), make_check(db_session, "c")
+    for name, check_id in (("older 1", older), ("newer", newer), ("older 2", older)):
+        add(db_session, name, Priority.MANUAL, check_id)
+    assert [claim(db_session, f"{WORKER}#7") for _ in range(3)] == ["older 1", "older 2", "newer"]
+
+
+def make_check(opened: Session, sha: str = "b") -> int:
     fact_writes.add_gpu_model(opened, slug="b200", name="B200", arch="sm_100", fp8_tflops=4500.0, bandwidth_gbps=8000.0)
     for name in (WORKER, "gpu1@node"):
         fact_writes.write_heartbeat(opened, name=name, kind="gpu", host="node", gpu_model="b200", toolchain={})
-    asked = CheckRequest("tilewatch", "a" * 40, "b" * 40, "Tile it", "b200", None, 0.0)
+    asked = CheckRequest("tilewatch", "a" * 40, sha * 40, "Tile it", "b200", None, 0.0)
     return checks.open_once(opened, asked, "ada")[0]
 
 
