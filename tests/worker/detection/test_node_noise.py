@@ -98,6 +98,95 @@ def test_a_column_of_few_nights_has_the_usual_noise_of_the_node() -> None:
     assert variances[0] == pytest.approx(OWN**2 / 2, rel=0.3), "a night is one of the two that a move is between"
 
 
+@pytest.mark.parametrize(("nights", "deviation"), [(3, 1.0), (4, 7.0), (5, 7.0)])
+def test_a_column_has_its_own_noise_from_four_nights_on(nights: int, deviation: float) -> None:
+    """All columns move by 1 up or down, but for the last one, which moves by 7 in few nights."""
+    moves = np.resize([1.0, -1.0, -1.0, 1.0, 1.0], (11, 3))
+    moves[:, 2] = np.nan
+    moves[:nights, 2] = [7.0, -7.0, 7.0, 7.0, -7.0][:nights]
+    own = node_noise.learn(moves).own
+    assert np.sqrt(2.0 * own) / 1.4826 == pytest.approx([1.0, 1.0, deviation])
+
+
+def make_patterns(count: int) -> NDArray[np.float64]:
+    """Makes patterns of 16 nights of 1 and -1, whose correlations are all 0."""
+    two = np.array([[1.0, 1.0], [1.0, -1.0]])
+    return np.kron(np.kron(two, two), np.kron(two, two))[:, 1 : count + 1]
+
+
+@pytest.mark.parametrize("common", [0.8, 0.6])
+def test_a_factor_has_the_variance_that_its_columns_have_in_common(common: float) -> None:
+    """Each column is a pattern of all and one of its own. Two of the 16 nights' values have the median."""
+    patterns = make_patterns(5)
+    moves = np.sqrt(common) * patterns[:, :1] + np.sqrt(1.0 - common) * patterns[:, 1:]
+    learned = node_noise.learn(moves)
+    variance = (1.4826 * np.median(np.abs(moves))) ** 2 / 2.0
+    assert learned.weights.shape == (4, 2)
+    assert learned.weights[:, 0] ** 2 == pytest.approx([common * variance] * 4, rel=1e-3)
+    assert learned.own == pytest.approx([(1.0 - common) * variance] * 4, rel=1e-3)
+    assert learned.weights[:, 1].tolist() == [1.0] * 4
+    assert learned.prior == pytest.approx([1.0, 1.0 / (100.0 * (1.0 - common) * variance)], rel=1e-3)
+
+
+def test_a_column_has_a_twentieth_of_its_variance_for_itself_at_least() -> None:
+    patterns = make_patterns(5)
+    learned = node_noise.learn(10.0 * patterns[:, :1] + patterns[:, 1:])
+    variance = (1.4826 * 10.0) ** 2 / 2.0
+    assert learned.own == pytest.approx([0.05 * variance] * 4)
+    assert learned.weights[:, 0] ** 2 == pytest.approx([(0.95 + 3.0 * 100.0 / 101.0) / 4.0 * variance] * 4)
+    assert node_noise.learn(np.zeros((16, 4))).own.min() > 0.0
+
+
+@pytest.mark.parametrize(("nights", "factors"), [(11, 0), (12, 1)])
+def test_a_factor_is_found_from_twelve_nights_on(nights: int, factors: int) -> None:
+    patterns = make_patterns(5)[:nights]
+    assert node_noise.learn(2.0 * patterns[:, :1] + patterns[:, 1:]).weights.shape == (4, 1 + factors)
+
+
+def test_columns_have_half_as_many_factors_at_most() -> None:
+    """Correlations of -0.4 among three columns are two factors of 1.4 columns."""
+    alike = np.linalg.cholesky(1.4 * np.eye(3) - 0.4)
+    assert node_noise.learn(np.tile(make_patterns(3), (16, 1)) @ alike.T).weights.shape == (3, 2)
+
+
+@pytest.mark.parametrize(("columns", "wildest"), [(1, 1.0), (2, 1.0), (12, 0.0)])
+def test_columns_with_nothing_in_common_have_no_factor_though_two_have_a_wild_night(
+    columns: int, wildest: float
+) -> None:
+    moves = OWN * np.random.default_rng(2).standard_normal((80, columns))
+    moves[40] += wildest
+    learned = node_noise.learn(moves)
+    assert learned.weights.tolist() == [[1.0]] * columns
+    assert np.sqrt(2.0 * learned.own) == pytest.approx([OWN] * columns, rel=0.4)
+
+
+def test_the_shared_noise_is_the_mean_after_the_columns_of_other_kernels_were_seen() -> None:
+    """Worked out night by night: twice, a column that is far from its predicted value loses weight."""
+    chance = np.random.default_rng(3)
+    kernels = np.array([0, 0, 1, 2, -1, -1])
+    learned = node_noise.Loadings(
+        chance.uniform(0.5, 2.0, (6, 2)) * [0.01, 1.0], chance.uniform(1.0, 9.0, 6) * 1e-6, np.array([1.0, 1e4])
+    )
+    levels = 0.01 * chance.standard_normal((7, 6))
+    levels[1, 2], levels[2], levels[3, 4] = np.nan, np.nan, 0.5
+
+    def solve(night: NDArray[np.float64], precision: NDArray[np.float64]) -> NDArray[np.float64]:
+        seen = np.isfinite(night)
+        w, d = learned.weights[seen], np.diag(precision[seen])
+        return np.linalg.solve(w.T @ d @ w + np.diag(learned.prior), w.T @ d @ night[seen])
+
+    expected = np.empty((7, 4))
+    for row, night in enumerate(levels):
+        precision = 1.0 / learned.own
+        for _ in range(2):
+            far = (night - learned.weights @ solve(night, precision)) ** 2 / learned.own / 2.5**2
+            precision = 1.0 / learned.own / (1.0 + far)
+        for column in range(4):
+            others = np.where(kernels == kernels[column], np.nan, night)
+            expected[row, column] = learned.weights[column] @ solve(others, precision)
+    assert node_noise.estimate_shared(levels, learned, kernels, np.arange(4)) == pytest.approx(expected)
+
+
 REACH = 3.5 * 1.4826
 """The farthest that a night counts: 3.5 deviations, if the median absolute value is 1."""
 
