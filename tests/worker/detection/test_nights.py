@@ -160,6 +160,20 @@ def test_an_environment_is_new_if_the_last_one_was_another(
     assert nights.has_new_environment().tolist() == [is_new]
 
 
+@pytest.mark.parametrize(
+    ("envs", "start", "earlier"),
+    [("a", 0, 0), ("aaaa", 0, 0), ("ab", 1, 0), ("aabb", 2, 0), ("aabbbcc", 5, 2), ("aabba", 4, 2), ("abc", 2, 1)],
+)
+def test_the_present_environment_follows_the_one_before_from_whose_first_night_on(
+    envs: str, start: int, earlier: int
+) -> None:
+    nights = Nights([0, 0], [0, 1], Policy())
+    for build, env in enumerate(envs):
+        names = {0: "a", 1: env}
+        nights.add(build, {each: Reading(build, "m", name, ((100.0,),), ()) for each, name in names.items()})
+    assert (nights.starts.tolist(), nights.earlier.tolist()) == ([0, start], [0, earlier])
+
+
 @pytest.mark.parametrize(("since", "size"), [(0, log(2.0) / 2), (1, 0.0), (10, 0.0)])
 def test_the_size_of_a_move_counts_no_nights_before_an_expected_change(since: int, size: float) -> None:
     """Ten nights of 100 us and twelve of 200, of which the last two are the move's."""
