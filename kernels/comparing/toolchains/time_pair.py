@@ -95,7 +95,7 @@ def _make_array(argument: dict[str, Any]) -> Any:
     if dtype == "float8_e4m3fn":  # a sign, 4 bits of exponent biased by 7, 3 bits of fraction
         bits = values.view(cupy.uint32)
         exponent = ((bits >> 23) & 0xFF).astype(cupy.int32) - 127 + 7
-        code = (cupy.clip(exponent, 1, 14) << 3) | ((bits >> 20) & 7).astype(cupy.int32)
+        code = (cupy.maximum(exponent, 1) << 3) | ((bits >> 20) & 7).astype(cupy.int32)
         return (code | ((bits >> 24) & 0x80).astype(cupy.int32)).astype(cupy.uint8)
     return values.astype(dtype)
 

@@ -158,6 +158,18 @@ def test_values_of_a_narrow_type_are_normal_ones_rounded_to_it(monkeypatch: pyte
     assert normal.mean() > 0.9
 
 
+@pytest.mark.parametrize(("dtype", "spread"), [("float32", 0.25), ("float16", 0.25), ("float8_e8m0fnu", 1.0)])
+def test_scales_are_powers_of_two_that_vary_less_unless_their_type_has_no_others(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, spread: float
+) -> None:
+    argument = {"shape": [64, 64], "dtype": dtype, "values": None, "output": False, "fill": "scale"}
+    monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
+    made = time_pair._make_array(argument)
+    logs = made.astype(float) - 127 if dtype == "float8_e8m0fnu" else np.log2(made.astype(float))
+    assert logs.mean() == pytest.approx(0.0, abs=0.1)
+    assert logs.std() == pytest.approx(spread, rel=0.1)
+
+
 def test_an_output_is_zero_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", NumpyAsCupy())
     for dtype in ("float32", "bfloat16", "float8_e4m3fn", "int32"):
