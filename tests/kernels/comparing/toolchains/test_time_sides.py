@@ -1,6 +1,6 @@
 """The GPU's half on a made-up bench: frozen, then B's sweep of what is worse, and a later run that goes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -84,7 +84,14 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that were swept; B's winner of each is OTHER, in the cubin "retuned"."""
     swept: list[str] = []
 
-    def retune_each(place: Workplace, works: Sequence[tuple[ToolchainPair, object]], *_: object) -> Iterator[Retuning]:  # noqa: ARG001
+    def retune_each(
+        place: Workplace,  # noqa: ARG001
+        works: Sequence[tuple[ToolchainPair, object]],
+        bench: object,
+        is_spent: Callable[[], bool],
+    ) -> Iterator[Retuning]:
+        assert isinstance(bench, MadeBench)
+        assert not is_spent()
         for pair, _configs in works:
             swept.append(pair.kernel)
             yield Retuning(9, 8, replace(pair.head[0], config=OTHER, cubin="retuned"), (OTHER,))
@@ -406,6 +413,13 @@ def test_a_report_that_is_read_again_needs_no_launch_more(tmp_path: Path, sweeps
     assert (bench.launches, sweeps) == (0, ["worse"])
 
 
+def test_launches_on_another_gpu_model_answer_for_nothing_here(tmp_path: Path) -> None:
+    report, bench = make_report(make_pair("even", "same speed")), MadeBench()
+    report.frozen["even", "1x1", "b200", "new"] = Timing((100.0,) * 40, (100.0,) * 40)
+    make_half(report, tmp_path, bench).time_frozen(lambda: False)
+    assert len(report.frozen["even", "1x1", "h200", "new"].base_us) == bench.launches > 0
+
+
 def test_what_was_not_reached_is_said_and_makes_the_answer_unknown(tmp_path: Path) -> None:
     report = make_report(make_pair("even", "same speed"), make_pair("other", "slow"))
     bench = MadeBench()
@@ -420,15 +434,15 @@ def test_minutes_are_minutes_and_frozen_pairs_leave_re_tuning_its_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each launch takes 10 s of a clock. At 120 s of 2 minutes there is time for one more."""
-    bench, retuned_at = MadeBench(), list[int]()
+    bench, retuned_at, climbed_at = MadeBench(), list[int](), list[int]()
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 10.0 * bench.launches))
     monkeypatch.setattr(ToolchainTimer, "retune", lambda *_: retuned_at.append(bench.launches))
-    monkeypatch.setattr(ToolchainTimer, "climb", lambda *_: None)
+    monkeypatch.setattr(ToolchainTimer, "climb", lambda *_: climbed_at.append(bench.launches))
     for times, until in ((None, []), (dict, [int(FROZEN_SHARE * 12) + 1])):
         report = make_report(*(make_pair(f"even {number}", "same speed") for number in range(20)))
         bench.launches = 0
         assert make_half(report, tmp_path, bench).run(2.0, times)
-        assert (bench.launches, retuned_at) == (13, until)
+        assert (bench.launches, retuned_at, climbed_at) == (13, until, [13] * len(until))
         assert report.gpus["h200"].wall_s == 60.0 + 130.0
 
 
