@@ -75,15 +75,21 @@ def test_all_that_moved_on_an_architecture_is_summed_up_with_its_operators(repor
         assert f"\n- {arch} slow 1024: {moves}waits for MMAs 4 of 16 -> 16 of 16\n" in markdown
 
 
-def test_what_a_compiler_did_not_remark_on_is_not_compared(report: ToolchainReport) -> None:
-    """Under tileiras 13.3 every kernel seemed to lose its loads by TMA and its MMAs on Tensor Cores."""
-    base = replace(BASE, facts=StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ()))
-    facts = StaticFacts(168, 0, 1024, 4096, 9000, 0, 0, 0, 0, ())
-    head = replace(base, code_sha256="new", facts=facts)
-    pair = ToolchainPair("slow", "1024", "sm_90", "shipped", (base,), (head,), "newer")
-    report.pairs = {pair.key: pair}
+@pytest.mark.parametrize("of_head", [True, False])
+def test_what_one_compiler_did_not_remark_on_is_not_compared(report: ToolchainReport, of_head: bool) -> None:
+    """Under tileiras 13.3 every kernel seemed to lose its loads by TMA and its MMAs on Tensor Cores. Of another pair,
+    only one side has facts."""
+    remarked = StaticFacts(128, 0, 1024, 4096, 9000, 2, 2, 1, 1, ())
+    sides = [replace(BASE, facts=each) for each in (remarked, StaticFacts(168, 0, 1024, 4096, 9000, 0, 0, 0, 0, ()))]
+    base, head = sides if of_head else sides[::-1]
+    report.pairs.clear()
+    add(report, "slow", base, replace(head, code_sha256="new"))
+    unread = [BASE, replace(BASE, facts=replace(remarked, registers=999))]
+    base, head = unread if of_head else unread[::-1]
+    add(report, "unread", base, replace(head, code_sha256="new"))
     text = "\n".join(write_lines(report))
-    assert "registers: more in 1, fewer in 0, at most 128 -> 168" in text
+    moved = "more in 1, fewer in 0, at most 128 -> 168" if of_head else "more in 0, fewer in 1, at most 168 -> 128"
+    assert f"sm_90: 2 of 2 changed; registers: {moved}" in text
     assert "TMA" not in text
     assert "Tensor Cores" not in text
 
@@ -167,6 +173,14 @@ def test_the_answer_counts_every_verdict_and_names_the_worst(timed: ToolchainRep
     assert "; the worst" not in write_answer(timed)
     timed.pairs.clear()
     assert "on h200: there is nothing to compare  (0 identical machine code)" in write_answer(timed)
+
+
+def test_the_answer_counts_the_operators_that_wait_for_each_mma_and_were_not_timed(timed: ToolchainReport) -> None:
+    waiting = [replace(side, waits=MmaWaits(count, 16)) for side, count in ((OLD, 4), (NEW, 16))]
+    for kernel in ("much", "little", "none"):
+        add(timed, kernel, *waiting)
+    assert "; 1 not timed wait for each of their MMAs now, which costs time; " in write_answer(timed)
+    assert "wait for each" not in write_answer(replace(timed, pairs={}))
 
 
 def test_what_is_safe_if_retuned_is_less_urgent_than_a_smaller_loss_that_is_not(timed: ToolchainReport) -> None:
@@ -288,6 +302,8 @@ def test_each_table_has_its_heading_and_its_columns(timed: ToolchainReport, monk
     timed.frozen["even", "1x1", "h200", "newest"] = time(1.1)
     add(timed, "even", OLD, NEW, "newest")
     assert write_answer(timed).endswith("\nTake installed: no other toolchain is safe.")
+    timed.sides = timed.sides[:2]
+    assert "## By kernel" not in write_markdown(timed)
 
 
 def test_pins_are_the_packages_of_what_is_taken_without_its_driver(timed: ToolchainReport) -> None:
