@@ -10,20 +10,23 @@ from typing import Any, Self
 import pytest
 
 from tilewatch.kernels.comparing.configs import Candidates, ConfigSource
-from tilewatch.kernels.comparing.targets import Target
+from tilewatch.kernels.comparing.targets import Library, Selection, Target
 from tilewatch.kernels.comparing.toolchains import compile_sides
 from tilewatch.kernels.comparing.toolchains.compile_sides import (
     AT_ONCE,
     Chosen,
     ComparedSide,
     Workplace,
+    compile_missing,
     compile_pairs,
     hash_code,
 )
 from tilewatch.kernels.comparing.toolchains.mma_waits import MmaWaits
 from tilewatch.kernels.comparing.toolchains.pairs import ToolchainPair
+from tilewatch.kernels.comparing.toolchains.report_file import BadReport, ToolchainName, ToolchainReport
 from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.kernels.results import Compiled, Params
+from tilewatch.kernels.library_errors import NoConfigs
+from tilewatch.kernels.results import Compiled, Params, Plan
 from tilewatch.kernels.toolchains.toolchain import Toolchain
 
 SMALL, LARGE = {"tile_m": 64}, {"tile_m": 128}
@@ -175,3 +178,115 @@ def test_stores_are_those_of_each_toolchain_unless_a_fleet_shares_one(tmp_path: 
 )
 def test_code_of_several_launches_is_equal_if_each_launch_is(cubins: Any, other: Any, is_same: bool) -> None:
     assert (hash_code(cubins) == hash_code(other)) is is_same
+
+
+class Keeper:
+    """Counts how often a report is saved."""
+
+    def __init__(self) -> None:
+        self.soon = self.surely = 0
+
+    def save_soon(self) -> None:
+        self.soon += 1
+
+    def save(self) -> None:
+        self.surely += 1
+
+
+def begin_report(place: Workplace, **of_sides: Any) -> ToolchainReport:
+    return ToolchainReport(tuple(ToolchainName(side.name, **of_sides) for side in place.sides), "2026-11-22 07:00 UTC")
+
+
+def test_the_pairs_that_a_report_lacks_are_compiled_and_saved_one_by_one(tmp_path: Path) -> None:
+    place, keeper, said = make_place(tmp_path), Keeper(), list[str]()
+    report = begin_report(place)
+    report.static_wall_s = 100.0
+    kernels = [f"k{number}" for number in range(11)]
+    chosen = [choose(kernel, SMALL, LARGE) for kernel in kernels]
+    compile_missing(place, report, keeper, chosen, said.append)
+    assert list(report.pairs) == [(kernel, "1x1", "sm_100", head) for kernel in kernels for head in ("one@", "two@")]
+    assert (report.static_jobs, keeper.soon, keeper.surely) == (7, 22, 1)
+    assert report.static_wall_s >= 100.0
+    assert said[0] == "compiling 22 configs of 11 operators and problems with old@ and one@ and two@"
+    assert [line.partition(" after ")[0] for line in said[1:]] == ["  20 of 22", "  22 of 22"]
+    assert [side.compiler for side in report.sides] == ["tile of old", "tile of one", "tile of two"]
+    MadePool.batches.clear()
+    compile_missing(place, report, keeper, chosen, said.append)
+    assert (MadePool.batches, len(said), keeper.surely) == ([], 3, 1)
+
+
+@pytest.mark.parametrize("lost", ["lacking", "not final"])
+def test_an_operator_is_compiled_again_unless_each_head_has_a_final_result(tmp_path: Path, lost: str) -> None:
+    place, said = make_place(tmp_path), list[str]()
+    report = begin_report(place)
+    chosen = [choose("a"), choose("b")]
+    compile_missing(place, report, Keeper(), chosen, said.append)
+    known = dict(report.pairs)
+    key = ("b", "1x1", "sm_100", "two@")
+    pair = report.pairs.pop(key)
+    if lost == "not final":
+        report.pairs[key] = replace(pair, head=(replace(pair.head[0], is_final=False),))
+    MadePool.batches.clear()
+    compile_missing(place, report, Keeper(), chosen, said.append)
+    assert report.pairs == known
+    assert MadePool.batches == [(name, 1) for name in ("old", "one", "two")]
+
+
+def test_a_report_is_not_continued_with_another_version_of_a_toolchain(tmp_path: Path) -> None:
+    place = make_place(tmp_path)
+    report = begin_report(place)
+    *others, last = report.sides
+    report.sides = (*others, replace(last, compiler="tile of another"), ToolchainName("mix", "tile"))
+    with pytest.raises(BadReport, match="two@ was tile of another and is now tile of two; name another file"):
+        compile_missing(place, report, Keeper(), [choose("a")], lambda _: None)
+    report.sides = (*others, replace(last, compiler="tile of two"), ToolchainName("mix", "tile"))
+    compile_missing(place, report, Keeper(), [choose("a")], lambda _: None)
+    assert [side.compiler for side in report.sides] == ["tile of old", "tile of one", "tile of two", "tile"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "arch", "asked"), [("h200", "sm_90", "h200"), ("h200", "sm_100", "sm_100"), ("", "sm_90", "sm_90")]
+)
+def test_configs_are_those_of_the_gpu_model_on_its_own_architecture_alone(
+    monkeypatch: pytest.MonkeyPatch, gpu: str, arch: str, asked: str
+) -> None:
+    plan = Plan("k", "1x1", arch, "source", 1, (), 1, 1, (), ())
+    target, broken = Target("k", "1x1", arch, plan, plan), Target("left out", "on both sides", arch, None, None)
+    found, calls = Candidates(ConfigSource.shipped, (SMALL,), (SMALL,)), list[object]()
+
+    def choose_configs(*given: object, may_sweep: bool) -> Candidates:
+        calls.append((*given, may_sweep))
+        return found
+
+    monkeypatch.setattr(compile_sides, "list_targets", lambda base, head, _: (broken, target) if base == head else ())
+    monkeypatch.setattr(compile_sides, "choose_configs", choose_configs)
+    winners, source = (), ConfigSource.auto
+    selections = [Selection((arch,), "k"), Selection((arch,), "k")]
+    chosen = compile_sides.choose(Path("library"), selections, winners, source, gpu, pytest.fail)
+    assert chosen == ((target, found),), "once"
+    assert calls == [(target, asked, winners, source, False)] * 2
+
+
+def test_a_kernel_without_configs_is_named_and_is_an_error_if_there_is_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan, said = Plan("k", "1x1", "sm_90", "source", 1, (), 1, 1, (), ()), list[str]()
+    found = Candidates(ConfigSource.shipped, (SMALL,), (SMALL,))
+
+    def list_targets(_base: Library, _head: Library, selection: Selection) -> tuple[Target, ...]:
+        if selection.kernel != "k":
+            raise NoConfigs(f"{selection.kernel} has no config")
+        return (Target("k", "1x1", "sm_90", plan, plan),)
+
+    def select(*kernels: str) -> tuple[Chosen, ...]:
+        selections = [Selection(("sm_90",), kernel) for kernel in kernels]
+        return compile_sides.choose(Path("library"), selections, (), ConfigSource.auto, "", said.append)
+
+    monkeypatch.setattr(compile_sides, "list_targets", list_targets)
+    monkeypatch.setattr(compile_sides, "choose_configs", lambda *_, **__: found)
+    assert [target.kernel for target, _ in select("a", "k", "b")] == ["k"]
+    assert said == ["left out: a has no config", "left out: b has no config"]
+    with pytest.raises(NoConfigs, match="a has no config"):
+        select("a", "b")
+    monkeypatch.setattr(compile_sides, "choose_configs", lambda *_, **__: None)
+    assert select("k") == ()
