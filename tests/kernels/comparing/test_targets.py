@@ -1,6 +1,7 @@
 """What two commits have to compare, and that a name that neither has is refused before the work."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tilewatch.kernels.comparing.changes import Comparison, find_changed
 from tilewatch.kernels.comparing.targets import Library, Selection, Target, _pair, list_targets
 from tilewatch.kernels.compiling.compiler_pool import CompilerPool
 from tilewatch.kernels.contract import BadProblem
-from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 from tilewatch.kernels.results import Plan
 
 ARCHS = ("sm_80", "sm_90", "sm_100")
@@ -137,6 +138,22 @@ def test_a_file_that_stopped_loading_is_an_error_if_no_kernel_is_missing() -> No
     ]
     with pytest.raises(LibraryError, match="new cannot be compared: x"):
         _pair("sm_90", sides[0], sides[1])
+
+
+@pytest.mark.parametrize("missing", [None, "torch"])
+def test_a_missing_package_is_an_error_where_all_kernels_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str | None
+) -> None:
+    """The base lacks it; another machine may have it."""
+    old, new = (Library(name, tmp_path / name) for name in ("old", "new"))
+
+    def read(library: Path, **_: object) -> LibraryPlans:
+        return replace(make_plans("a"), package_missing=missing if library == old.folder else None)
+
+    monkeypatch.setattr(catalog, "read_library", read)
+    assert [each.kernel for each in list_targets(old, new, Selection(("sm_90",)))] == ["a"]
+    with pytest.raises(PackageMissing, match="torch") if missing else nullcontext():
+        list_targets(old, new, Selection(("sm_90",)), needs_packages=True)
 
 
 def test_a_side_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
