@@ -41,6 +41,14 @@ def test_the_most_urgent_comes_first_and_of_equal_kinds_the_slowest() -> None:
     assert named[3][1].startswith("undecided")
 
 
+@pytest.mark.parametrize(
+    ("moved", "cell"), [((), "-"), (("other registers", "other spills"), "other registers, other spills")]
+)
+def test_a_row_of_a_comment_lists_what_moved_in_the_code(moved: tuple[str, ...], cell: str) -> None:
+    (row,) = write_markdown([outcome(kind="changed", moved=moved)], ABOUT).splitlines()[4:5]
+    assert row == f"| gemm | 1x2x3 sm_90 | other machine code | {cell} |"
+
+
 def test_slower_than_allowed_is_a_failure_and_unsure_an_error() -> None:
     written = write_junit([outcome(SLOWER), outcome(OPEN), FAILED, IDENTICAL], ABOUT)
     suite = ElementTree.fromstring(written)  # noqa: S314 - our own text
@@ -97,6 +105,7 @@ def test_what_is_said_of_several_problems_and_architectures_is_one_line() -> Non
         ({}, ""),
         ({"head_config": {"tile_m": 64}, "base_config": {"tile_m": 64}}, " --config tile_m=64"),
         ({"base_config": {"tile_m": 64}}, " --beside-config tile_m=64"),
+        ({"head_config": {"tile_m": 64}}, " --config tile_m=64"),
         ({"metric": "energy"}, " --metric energy"),
         ({"problem": "a b"}, ""),
     ],
