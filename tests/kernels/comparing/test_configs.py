@@ -90,11 +90,11 @@ def test_what_the_host_code_launches_goes_before_the_tile_table() -> None:
 
 
 def test_outside_the_table_the_space_is_swept_on_a_gpu_and_its_middle_taken_without() -> None:
-    swept = choose_configs(make_target(ROWS, ROWS), "h200", [], ConfigSource.auto, may_sweep=True)
+    swept = choose_configs(make_target(ROWS[:2], ROWS), "h200", [], ConfigSource.auto, may_sweep=True)
     static = choose_configs(make_target(ROWS, ROWS), "sm_90", [], ConfigSource.auto, may_sweep=False)
     assert swept is not None
     assert static is not None
-    assert (swept.source, swept.head) == (ConfigSource.sweep, ROWS)
+    assert (swept.source, swept.base, swept.head) == (ConfigSource.sweep, ROWS[:2], ROWS)
     assert (static.source, static.head) == (ConfigSource.shipped, ROWS[1:2])
 
 
