@@ -1,5 +1,6 @@
 """A person asks for a bisection: it replays middle commits on one series before other work, and names the first bad."""
 
+from dataclasses import dataclass, field
 from math import expm1
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from tilewatch.db.models import Action, Commit, Job, Regression, RegressionEvent
 from tilewatch.db.session import session
 from tilewatch.worker.judging import bisection
 from tilewatch.worker.judging.bisection import choose_middle, has_changed
-from tilewatch.worker.judging.scope_judge import Launches
+from tilewatch.worker.judging.scope_judge import Launches, SeriesQuestion
 from tilewatch.worker.submitting import submit_requests
 
 TICKS = 8
@@ -72,6 +73,94 @@ def test_a_bisection_names_the_first_bad_commit_by_replays_of_one_series(
         event = opened.scalars(select(RegressionEvent).where(RegressionEvent.action == "bisect")).one()
         assert (event.who, event.note) == ("ada", asked.outcome)
         assert len(set(opened.scalars(select(Replay.problem)))) == 1, "the worst series alone"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Commits after 10, the last good one, up to 20. Those from 14 on take 5 % more."""
+
+    measured: tuple[int, ...] = (3, 8, 10, 20)
+    left: tuple[int, ...] = ()  # commits that are no longer on the branch
+    unknown: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    awaited: tuple[int, ...] = ()
+    given_up: tuple[int, ...] = ()
+    compared: list[tuple[int, int]] = field(default_factory=list)
+    queued: list[tuple[int, Priority]] = field(default_factory=list)
+
+    def find_winner(self, build: int, *_: object) -> str | None:
+        return "winner" if build in self.measured else None
+
+    def list_between(self, good: int, bad: int) -> list[int]:
+        return [build for build in range(good + 1, bad) if build not in self.left]
+
+    def find_pair(self, question: SeriesQuestion, _: object) -> int | None:
+        self.compared.append((question.base, question.head))
+        return None if question.head in self.unknown else question.head
+
+    def next_launches(self, _question: object, build: int, _stored: object) -> Launches | None:
+        if build in self.awaited:
+            return None
+        return Launches() if build in self.failed else Launches((100.0,) * 3, (105.0 if build >= 14 else 100.0,) * 3)
+
+    def bisect(self, monkeypatch: pytest.MonkeyPatch, span: object) -> str | None:
+        """Returns the range that is stored in the end, and how many commits are left in it."""
+        nights = [SimpleNamespace(position=each) for each in (3, 8, 10, 20)]
+
+        def queue(asked: SimpleNamespace, priority: Priority) -> None:
+            self.queued.append((asked.key, priority))
+
+        night = SimpleNamespace(history=self, facts=(), queue=queue)
+        fakes: dict[tuple[object, str], object] = {
+            (bisection.judging, "find_regression_range"): lambda *_: span,
+            (bisection.judging, "read_scope"): lambda *_: SimpleNamespace(submission_id=1),
+            (bisection.judging, "list_nights"): lambda *_: nights,
+            (bisection.judging, "was_given_up"): lambda _opened, key, _night: key in self.given_up,
+            (bisection, "open_night"): lambda *_: night,
+            (bisection.replay_answers, "find_stored_launches"): lambda _facts, build: build,
+            (bisection.replay_answers, "next_launches"): self.next_launches,
+            (bisection.replay_answers, "make_question"): lambda _scope, build, *_, **__: SimpleNamespace(key=build),
+            (bisection, "_store"): lambda _opened, _history, _id, _who, good, bad, left: (
+                f"{good} to {bad}, {left} left"
+            ),
+        }
+        for (module, name), fake in fakes.items():
+            monkeypatch.setattr(module, name, fake)
+        return bisection.carry_on(None, None, 7, "ada")  # type: ignore[arg-type]  # nothing of them is read
+
+
+SPAN = SimpleNamespace(run_id=1, kernel="k", problem="p", good_position=10, bad_position=20, size=0.05)
+
+
+@pytest.mark.parametrize(
+    ("branch", "found", "middles"),
+    [
+        (Branch(), "13 to 14, 0 left", [15, 12, 13, 14]),
+        (Branch(left=(13, 14)), "12 to 15, 0 left", [15, 12]),
+        (Branch(unknown=(13, 14)), "12 to 15, 2 left", [15, 12, 13, 14]),
+        (Branch(failed=(13,)), "12 to 14, 1 left", [15, 12, 13, 14]),
+        (Branch(awaited=(13,), given_up=(13,)), "12 to 14, 1 left", [15, 12, 13, 14]),
+        (Branch(awaited=(12,), given_up=(13,)), None, [15, 12]),
+        (Branch(unknown=tuple(range(11, 20))), "10 to 20, 9 left", [15, 14, 16, 13, 17, 12, 18, 11, 19]),
+    ],
+)
+def test_a_bisection_halves_the_range_and_passes_over_what_has_no_launches(
+    monkeypatch: pytest.MonkeyPatch, branch: Branch, found: str | None, middles: list[int]
+) -> None:
+    assert branch.bisect(monkeypatch, SPAN) == found
+    assert branch.compared == [(10, middle) for middle in middles], "with the last good commit"
+    assert branch.queued == ([(12, Priority.BISECT)] if found is None else [])
+
+
+def test_a_bisection_compares_with_the_newest_measured_commit_before_the_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    branch = Branch(measured=(3, 8, 20))
+    assert branch.bisect(monkeypatch, SPAN) == "13 to 14, 0 left"
+    assert {base for base, _ in branch.compared} == {8}
+    nothing = "no commit before the range was measured, so nothing can be compared with"
+    assert Branch(measured=(20,)).bisect(monkeypatch, SPAN) == nothing
+    assert Branch().bisect(monkeypatch, None) == "there is no regression 7 any more"
 
 
 @pytest.mark.parametrize(
