@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import TextClause, delete, func, select, text, update
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -52,6 +53,7 @@ from tilewatch.worker.judging.night_context import OpenNight
 from tilewatch.worker.judging.replay_answers import End, Pair
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, SeriesQuestion, series_of
 from tilewatch.worker.queue import follow_up
+from tilewatch.worker.queue.lease import LeaseLost
 from tilewatch.worker.queue.payloads import read_payload
 from tilewatch.worker.queue.reconcile import reconcile
 from tilewatch.worker.queue.replay_job import ReplayJob, question_key
@@ -659,6 +661,41 @@ def test_an_error_takes_back_what_was_stored_of_its_series_and_no_other(
         ("unchanged", "as before"),
     ]
     assert db_session.scalars(select(Suspicion)).all() == []
+
+
+@pytest.mark.parametrize(
+    ("step", "failing", "error"),
+    [
+        ("series", "_settle", OperationalError("select 1", {}, Exception("the server closed the connection"))),
+        ("night", "_up_to_tonight", OperationalError("select 1", {}, Exception("the server closed the connection"))),
+        ("history", None, LeaseLost()),
+    ],
+    ids=("series", "night", "history"),
+)
+def test_a_night_is_judged_later_if_postgres_is_away_or_its_lease_was_lost(
+    db_session: Session, monkeypatch: pytest.MonkeyPatch, step: str, failing: str | None, error: Exception
+) -> None:
+    """None of its series counts as one that could not be judged."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    planned = one_commit.submit(db_session)
+    night = night_of(db_session, one_commit.measure(db_session, planned), planned)
+    point = Point(planned.submission_id, night.run_id, "gemm_fp8", "p", "n1", "t", 9.0, 8.9, 9.1, None, None)
+    series, lease = series_of(point), SimpleNamespace(progress=fail)
+    context = SimpleNamespace(database_url="", replay_launches=100)
+    steps: dict[str, Any] = {
+        "series": (judge._try_to_settle, night, ScopeJudge([series], Policy(), 100), series, point, None),
+        "night": (judge._judge, night, NIGHTS, context, lease),
+        "history": (judge._up_to_tonight, None, night, NIGHTS, 100, lease),
+    }
+    act, *given = steps[step]
+    if failing is not None:
+        monkeypatch.setattr(judge, failing, fail)
+    with pytest.raises(type(error)):
+        act(*given)
+    assert night.verdicts == []
 
 
 @pytest.mark.parametrize(
