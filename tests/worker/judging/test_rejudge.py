@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -67,3 +68,10 @@ def test_the_verdicts_of_all_repositories_are_judged_again_and_stay_as_they_are(
     assert left.failures == ("three on b200 cannot be judged again: ZeroDivisionError: division by zero",)
     with session(database_url) as opened:
         assert {each.verdict for each in opened.query(Verdict)} == {"regression"}
+
+    def lose_postgres(*_: object) -> None:
+        raise OperationalError("select 1", {}, Exception("the server closed the connection"))
+
+    monkeypatch.setattr(module, "_rejudge_scope", lose_postgres)
+    with pytest.raises(OperationalError):
+        rejudge(context, Policy(), one_commit.NOON.date())
