@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -14,6 +15,7 @@ from tests.worker.fixtures.git_history import ADD, BASE
 from tests.worker.fixtures.nights import do_nights, read_verdicts
 from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db.lifecycle import actions
+from tilewatch.db.lifecycle.actions import RequestedAction
 from tilewatch.db.lifecycle.jobs import Priority
 from tilewatch.db.lifecycle.suspicions import AWAITS_REPLAY
 from tilewatch.db.models import (
@@ -233,3 +235,25 @@ def test_a_run_that_nothing_was_suspected_of_has_a_suspicion_once_its_replay_is_
     assert (suspected.run_id, suspected.state, suspected.reason) == (run_id, state, reason)
     assert (suspected.good_commit_id, suspected.bad_commit_id) == (commit_id, commit_id)
     assert [(each.run_id, each.reason) for each in night.verdicts] == [(run_id, reason)]
+
+
+def test_a_requested_replay_takes_its_step_later_if_postgres_is_away(
+    db_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = one_commit.submit(db_session)
+    run_id = one_commit.measure(db_session, planned)
+    scope = Scope(planned.submission_id, 1, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    store: Any = None
+    night = OpenNight(db_session, scope, History(db_session, None, scope, ()), (), run_id, Policy(), store, "")
+
+    def lose_postgres(*_: object, **__: object) -> None:
+        raise OperationalError("select 1", {}, Exception("the server closed the connection"))
+
+    monkeypatch.setattr(requested_replay, "open_night", lambda *_: night)
+    monkeypatch.setattr(requested_replay, "_take_step", lose_postgres)
+    context: Any = None
+    with pytest.raises(OperationalError):
+        requested_replay.carry_on(
+            db_session, context, RequestedAction(1, "ada", "bisect", {"run": run_id}, one_commit.NOON)
+        )
+    assert night.verdicts == []
