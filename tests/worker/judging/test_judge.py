@@ -601,6 +601,34 @@ def night_of(session: Session, run_id: int, planned: one_commit.Planned) -> Open
     return OpenNight(session, scope, History(session, None, scope, ()), (), run_id, Policy(name="strict"), store, "")
 
 
+@pytest.mark.parametrize(
+    ("is_settled", "is_measuring", "judged"), [(False, False, 1), (True, False, 0), (False, True, 0), (True, True, 0)]
+)
+def test_a_night_is_judged_by_one_process_at_once_when_it_is_measured_until_it_is_settled(
+    context: Context, monkeypatch: pytest.MonkeyPatch, is_settled: bool, is_measuring: bool, judged: int
+) -> None:
+    with session(context.database_url) as opened:
+        planned = one_commit.submit(opened)
+        run_id = one_commit.measure(opened, planned)
+        if not is_settled:
+            opened.execute(delete(Verdict))
+        if is_measuring:
+            job_id = one_commit.job(opened)
+            opened.execute(update(Job).where(Job.id == job_id).values(submission_id=planned.submission_id))
+    held = text("select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
+    seen: list[tuple[int, list[int], int]] = []
+
+    def note(tonight: OpenNight, nights: list[Night], *_: object) -> list[object]:
+        seen.append((tonight.run_id, [each.submission_id for each in nights], tonight.session.scalars(held).one()))
+        return []
+
+    monkeypatch.setattr(judge, "_judge", note)
+    job: Any = SimpleNamespace(run_id=run_id)
+    lease: Any = None
+    assert judge.step(job, context, lease) == []
+    assert seen == [(run_id, [planned.submission_id], 1)] * judged
+
+
 def test_a_run_without_a_time_is_undecided(db_session: Session) -> None:
     """A run that has a time is judged by it."""
     planned = one_commit.submit(db_session)
