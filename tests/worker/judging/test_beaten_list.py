@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -155,3 +155,28 @@ def test_a_finding_says_how_the_winner_differs_from_the_best_of_the_list(answer:
     )
     sentence = beaten_list.write_sentence(suspicion, answer)
     assert sentence == f"tile_m=64, which is outside the short list, {how} tile_m=32, the best of it"
+
+
+def test_a_kernel_whose_list_was_beaten_has_one_alarm_that_names_its_problems_in_order(db_session: Session) -> None:
+    """Processes that open alarms take turns. A slower winner and one without an answer beat nothing."""
+    policy, scope = Policy(), Scope(3, 1, "ab" * 20, 7, "tilewatch", "b200", "sm_100", "measured")
+    faster, slower = (PairAnswer(Estimate(size, 0.001, 8), False) for size in (-0.05, 0.05))
+    answered: list[tuple[Any, PairAnswer | None]] = []
+    for kernel, problem, answer in (
+        *(("gemm", problem, faster) for problem in ("4096", "1024", "2048")),
+        ("norm", "1", slower),
+        ("norm", "2", None),
+    ):
+        point = SimpleNamespace(kernel=kernel, problem=problem)
+        sides = {name: SimpleNamespace(params={"tile_m": tile}) for name, tile in (("listed", 32), ("winner", 64))}
+        answered.append((SimpleNamespace(point=point, **sides), answer))
+    for _ in range(2):
+        beaten_list.open_list_alarms(db_session, scope, policy, answered)
+    held = text("select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
+    assert db_session.scalar(held) == 1
+    (alarm,) = db_session.scalars(select(Alarm))
+    assert (alarm.kind, alarm.key) == (BEATEN_LIST, f"{BEATEN_LIST}/gemm/b200/3")
+    assert alarm.subject == "gemm of tilewatch on b200 at ababababab"
+    heading, *lines = alarm.detail.splitlines()
+    assert heading == "Replays confirmed a faster config with this compiler:"
+    assert [line.partition(":")[0] for line in lines] == ["  1024", "  2048", "  4096"]
