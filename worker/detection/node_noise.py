@@ -38,7 +38,8 @@ def learn(moves: Floats) -> Loadings:
     count = np.isfinite(moves).sum(axis=0)
     spread = np.full(moves.shape[1], np.nan)
     known = count >= 4
-    spread[known] = 1.4826 * np.nanmedian(np.abs(moves[:, known]), axis=0)
+    if known.any():
+        spread[known] = 1.4826 * np.nanmedian(np.abs(moves[:, known]), axis=0)
     usual = float(np.nanmedian(spread)) if known.any() else 0.01
     spread = np.maximum(np.where(np.isfinite(spread), spread, usual), 1e-5)
     scaled = np.clip(np.nan_to_num(moves / spread), -CLIP_DEVIATIONS, CLIP_DEVIATIONS)
@@ -47,7 +48,7 @@ def learn(moves: Floats) -> Loadings:
     own = np.maximum(1.0 - (loads**2).sum(axis=1), 0.05) * deviation**2
     weights = np.column_stack([loads * deviation[:, None], np.ones(len(own))])
     common = (COMMON_NOISES * float(np.median(np.sqrt(own)))) ** 2
-    return Loadings(weights, own, np.append(np.ones(loads.shape[1]), 1.0 / common))
+    return Loadings(weights, own, np.append(np.ones(loads.shape[1]), 1.0 / max(common, 1e-10)))
 
 
 def estimate_shared(levels: Floats, learned: Loadings, kernels: NDArray[np.int64], of: NDArray[np.int64]) -> Floats:
@@ -104,9 +105,9 @@ def _factors(scaled: Floats, nights: int) -> Floats:
     """Returns the principal factors of the columns' correlation matrix, as weights (columns x factors)."""
     columns = scaled.shape[1]
     none = np.empty((columns, 0))
-    if nights < 12:
+    if nights < 12 or columns < 2:
         return none
-    alike = scaled.T @ scaled
+    alike = scaled.T @ scaled / nights
     deviation = np.sqrt(np.maximum(np.diag(alike), 1e-12))
     alike = alike / deviation[:, None] / deviation[None, :]
     values = np.linalg.eigvalsh(alike)
