@@ -85,6 +85,8 @@ def _compile(launch: LaunchInput, request: Mapping[str, Any]) -> Mapping[str, An
             "busy; submit it again to compile it again"
         )
         outcome = _make_failure("timeout", failure, time.perf_counter() - started, guard.cpu_s, key)
+    except StoreError:
+        raise
     except FileNotFoundError as error:
         # cuda-tile found no tileiras: the machine is not set up, so the config has not failed.
         return {"error": f"the tile compiler is missing: {error}"}
