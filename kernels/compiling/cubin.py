@@ -100,10 +100,8 @@ def _read_attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 def read_remarks(text: str) -> tuple[dict[str, Any], ...]:
     """Returns the compiler's remarks from YAML, in source order."""
-    parsed = []
-    for node in yaml.compose_all(text, Loader=yaml.CSafeLoader):  # tagged !Passed or !Missed
-        if node is not None:
-            parsed.append(_make_remark(node.tag == "!Passed", _make_plain(node)))
+    nodes = yaml.compose_all(text, Loader=yaml.CSafeLoader)  # tagged !Passed or !Missed
+    parsed = [_make_remark(node.tag == "!Passed", _make_plain(node)) for node in nodes]
     return tuple(sorted(parsed, key=lambda remark: (remark["line"], remark["name"])))
 
 
