@@ -9,9 +9,6 @@ from typing import Any, Protocol
 
 from tilewatch.kernels.compiling.store import CubinStore
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Earliest time that ZIP can express. Every file gets it, so that equal code gives equal bundles."""
-
 ELF, ZIP = b"\x7fELF", b"PK\x03\x04"
 """First bytes of a cubin and of a bundle."""
 
@@ -88,8 +85,8 @@ def _hash_launched_code(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
 def _zip(files: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)  # dated 1980, so that equal code gives equal bundles
     return out.getvalue()
 
 

@@ -83,6 +83,15 @@ def test_a_bundle_has_no_bytecode_if_that_of_a_launch_was_not_kept(store: CubinS
     assert set(list_code(store.cubin(found["content_key"]))) == {"one", "three"}
 
 
+def test_a_bundle_that_is_stored_needs_its_parts_no_more(store: CubinStore, tmp_path: Path) -> None:
+    outcomes = {"one": make_outcome(1), "two": make_outcome(2)}
+    made = store_bundle(store, [FIRST, SECOND], outcomes)
+    for part in tmp_path.glob("pa/*"):
+        part.unlink()
+    assert store_bundle(store, [FIRST, SECOND], outcomes) == made
+    assert set(list_code(store.cubin(made["content_key"]))) == {"one", "two"}
+
+
 @pytest.mark.parametrize(("first", "second", "both"), [(True, True, True), (True, False, False), (False, True, False)])
 def test_a_bundle_is_reused_if_all_of_its_launches_are(
     store: CubinStore, first: bool, second: bool, both: bool
