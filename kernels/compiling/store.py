@@ -65,8 +65,6 @@ class CubinStore:
     def _list_lost(self, keys: Collection[str]) -> set[str]:
         """Lists the keys whose cubin is missing."""
         paths = [self._path(key, "cubin") for key in keys]
-        if not paths:
-            return set()
         # An object store reads the first bytes in parallel.
         read = self._files.cat_ranges(paths, 0, 1, on_error="return")
         return {key for key, each in zip(keys, read, strict=True) if isinstance(each, FileNotFoundError)}

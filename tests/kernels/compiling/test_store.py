@@ -71,6 +71,40 @@ def test_a_deleted_cubin_was_never_compiled(tmp_path: Path, url: str) -> None:
     assert store.outcome("aa2") is None
 
 
+@pytest.mark.parametrize(("error", "reason"), [(OSError("no route"), "no route"), (TimeoutError(), "TimeoutError")])
+def test_an_error_of_a_store_is_named_by_its_words_or_else_by_its_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    store = CubinStore(folder(tmp_path))
+    monkeypatch.setattr(type(store._files), "cat_file", fail)
+    with pytest.raises(StoreError) as raised:
+        store.bytecode("aa1")
+    assert str(raised.value) == f"the cubin store file://{tmp_path} cannot be read: {reason}"
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_folder_that_is_not_there_yet_is_made_by_who_writes(tmp_path: Path, writes: bool) -> None:
+    store = CubinStore(folder(tmp_path / "cubins"))
+    store.require_access(writes=writes)
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == (["health.json"] if writes else [])
+    assert (tmp_path / "cubins").exists() is writes
+
+
+@pytest.mark.parametrize(("writes", "act"), [(False, "read"), (True, "written")])
+def test_a_file_in_the_place_of_a_folder_is_no_store(tmp_path: Path, writes: bool, act: str) -> None:
+    (tmp_path / "cubins").touch()
+    with pytest.raises(StoreError, match=f"the cubin store file://{tmp_path}/cubins cannot be {act}: "):
+        CubinStore(folder(tmp_path / "cubins")).require_access(writes=writes)
+
+
+def test_a_protocol_whose_package_no_extra_brings_is_refused_with_the_error_of_its_import() -> None:
+    with pytest.raises(StoreError, match=r"^the cubin store gs://cubins cannot be used: .*gcsfs"):
+        CubinStore("gs://cubins")
+
+
 def test_a_disk_is_full_below_the_room_that_a_compiler_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     for free, is_full in ((module.ROOM_BYTES, False), (module.ROOM_BYTES - 1, True)):
         monkeypatch.setattr(module.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
