@@ -85,7 +85,7 @@ def read_traced(traced: Mapping[str, Any]) -> TracedCode:
         return TracedCode(launches, code.get("launch_sha256"), code["is_bundle"])
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
+        place = ".".join(map(str, first["loc"]))
         raise BadTracedCode(f"the traced code is not as it must be: {place}: {first['msg']}") from None
     except KeyError as error:
         raise BadTracedCode(f"the traced code has no {error}") from None

@@ -12,11 +12,12 @@ from tests.kernels.fixtures.needs_package import write_package, write_repository
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.compiling.compile_children import BuildError
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.compiler_input import compile_input, make_input
+from tilewatch.kernels.compiling.compiler_input import CompilerInput, compile_input, make_input
 from tilewatch.kernels.compiling.store import CubinStore, folder
-from tilewatch.kernels.compiling.traced_code import OtherCompiler, read_traced
+from tilewatch.kernels.compiling.traced_code import BadTracedCode, LaunchInput, OtherCompiler, read_traced
 from tilewatch.kernels.library_errors import PackageMissing
 from tilewatch.kernels.toolchains.versions import compiler_version
+from tilewatch.kernels.watching.tracer import TracingError
 
 PROBLEM = "8x64:bf16"
 
@@ -88,6 +89,57 @@ def test_code_for_another_compiler_is_refused_with_both_names(
 def test_an_owners_code_of_another_compiler_is_not_compiled() -> None:
     with pytest.raises(OtherCompiler, match=r"cuda-tile 0\.9, but .*TILEWATCH_COMPILER"):
         read_traced({"compiler": "cuda-tile 0.9", "launches": []})
+
+
+LAUNCH = {"key": "", "symbol": "double", "bytecode": "aGVsbG8=", "opt_level": 3, "preview_features": []}
+
+
+def read_launch(**fields: object) -> LaunchInput:
+    (launch,) = read_traced(
+        {"compiler": compiler_version(), "launches": [{**LAUNCH, **fields}], "is_bundle": True}
+    ).launches
+    return launch
+
+
+def test_a_launch_that_says_no_more_is_not_dependent_and_linked_with_nothing(tmp_path: Path) -> None:
+    """Code that was traced before 2026-11-29 says neither."""
+    assert read_launch() == LaunchInput("", "double", CompilerInput(b"hello", 3, (), ()), False)
+    (tmp_path / "lib.bc").write_bytes(b"linked")
+    more = read_launch(programmatic_dependent_launch=True, libraries=[str(tmp_path / "lib.bc")])
+    assert more.programmatic_dependent_launch
+    assert [each.content for each in more.wanted.libraries] == [b"linked"]
+
+
+@pytest.mark.parametrize(("field", "most"), [("key", 10_000), ("symbol", 10_000)])
+def test_a_name_may_be_as_long_as_the_limit(field: str, most: int) -> None:
+    assert read_launch(**{field: "x" * most})
+    with pytest.raises(BadTracedCode, match=rf"launches\.0\.{field}: String should have at most {most} characters"):
+        read_launch(**{field: "x" * (most + 1)})
+
+
+def test_a_failure_or_a_path_may_be_as_long_as_the_limit() -> None:
+    code = {"compiler": compiler_version()}
+    with pytest.raises(TracingError, match=r"^x{100000}$"):
+        read_traced({**code, "failure": "x" * 100_000})
+    with pytest.raises(BadTracedCode, match="failure: String should have at most 100000 characters"):
+        read_traced({**code, "failure": "x" * 100_001})
+    with pytest.raises(BadTracedCode, match="a library that the kernel is linked with cannot be read: "):
+        read_launch(libraries=["/" + "x" * 4095])
+    with pytest.raises(BadTracedCode, match="String should have at most 4096 characters"):
+        read_launch(libraries=["/" + "x" * 4096])
+
+
+@pytest.mark.parametrize("left_out", ["launches", "is_bundle"])
+def test_a_part_that_is_left_out_is_named(left_out: str) -> None:
+    whole = {"compiler": compiler_version(), "launches": [LAUNCH], "is_bundle": False}
+    assert read_traced(whole).launch_sha256 is None
+    with pytest.raises(BadTracedCode, match=f"the traced code has no '{left_out}'"):
+        read_traced({name: value for name, value in whole.items() if name != left_out})
+
+
+def test_bytecode_with_letters_of_no_base64_is_refused() -> None:
+    with pytest.raises(BadTracedCode, match="bytecode: "):
+        read_launch(bytecode="aGVs!bG8=")
 
 
 def test_a_config_without_code_is_recorded_with_its_reason(
