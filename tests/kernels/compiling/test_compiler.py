@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -18,12 +20,13 @@ from tilewatch import processes
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
-from tilewatch.kernels.compiling.compile_children import BuildError
-from tilewatch.kernels.compiling.compiler import Compiler
+from tilewatch.kernels.compiling.compile_children import BuildError, CompileChildren
+from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library import FOLDER as LIBRARY
-from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
+from tilewatch.kernels.toolchains.versions import compiler_version
 
 FOREIGN = Path(__file__).parents[1] / "watching" / "fixtures" / "foreign_repository"
 PROBLEM = "320x32576x7168"
@@ -381,6 +384,155 @@ def test_one_compiler_serves_commits_in_any_order(tmp_path: Path, store: str) ->
         among_others = compiler.compile(old, "gemm_fp8_hinted", PROBLEM, hinted, "sm_100")
     assert among_others.status == "ok", among_others.failure
     assert among_others.code_sha256 == alone.code_sha256
+
+
+ARGUMENTS = (LIBRARY, "gemm_fp8", PROBLEM, config(), "sm_90")
+TRACED = {"compiler": compiler_version(), "launches": []}
+
+
+@pytest.mark.parametrize(
+    ("process", "error", "limits", "outcome"),
+    [
+        ("_ask_tracer", ChildHung(), {}, ("timeout", "the library did not answer within 150 s", 150.0)),
+        ("_ask_tracer", ChildDied("SIGKILL"), {}, ("error", "the library's process died: SIGKILL", 0.0)),
+        ("_ask_compiler", ChildHung(), {}, ("timeout", "the compiler did not stop within 150 s", 150.0)),
+        ("_ask_compiler", ChildHung(), {"limit_s": 1.0}, ("timeout", "the compiler did not stop within 38 s", 38.0)),
+        (
+            "_ask_compiler",
+            ChildHung(),
+            {"limit_s": 1.0, "wall_limit_s": 2.0},
+            ("timeout", "the compiler did not stop within 32 s", 32.0),
+        ),
+        ("_ask_compiler", ChildDied("SIGKILL"), {}, ("error", "the compiler process died: SIGKILL", 0.0)),
+    ],
+)
+def test_a_process_that_hangs_or_dies_is_a_failure_of_no_cpu_time(
+    store: str,
+    monkeypatch: pytest.MonkeyPatch,
+    process: str,
+    error: Exception,
+    limits: dict[str, float],
+    outcome: tuple[str, str, float],
+) -> None:
+    """A compiler may take 8 times its CPU time by the clock, and 30 s more."""
+
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(Compiler, "_ask_tracer", lambda *_: TRACED)
+    monkeypatch.setattr(Compiler, process, fail)
+    with Compiler(store, **limits) as compiler:  # type: ignore[arg-type]
+        compiled = compiler.compile(*ARGUMENTS)
+        identity = compiler.identify(*ARGUMENTS)
+        assert compiled.compiler == compiler.version
+    assert (compiled.status, compiled.failure, compiled.compile_s) == outcome
+    assert (compiled.cpu_s, compiled.reused, compiled.arch) == (0.0, False, "sm_90")
+    whose = "the library's" if process == "_ask_tracer" else "the compiler"
+    assert identity == CodeIdentity(failure=f"{whose} process died: {error}")
+
+
+def test_code_that_cannot_be_traced_for_others_is_an_error_of_this_machine(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> NoReturn:
+        raise ChildDied("SIGKILL")
+
+    monkeypatch.setattr(Compiler, "_ask_tracer", die)
+    with (
+        Compiler(store) as compiler,
+        pytest.raises(BuildError, match=r"^gemm_fp8 on 320x.* cannot be traced: SIGKILL$"),
+    ):
+        compiler.trace(*ARGUMENTS, code_key="key")
+
+
+class MadeChild:
+    """Gives one answer, to whatever it is asked."""
+
+    def __init__(self, **answer: object) -> None:
+        self.answer, self.asked, self.is_closed = answer, dict[str, object](), False
+
+    def ask(self, request: dict[str, object], *, deadline_s: float) -> dict[str, object]:
+        self.asked = {**request, "deadline_s": deadline_s}
+        return self.answer
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(
+    ("tracer", "compiled", "error", "sentence"),
+    [
+        ({"package_missing": "no torch"}, {}, PackageMissing, "no torch"),
+        ({"error": "no kernel"}, {}, BuildError, "no kernel"),
+        ({"traced": TRACED}, {"error": "no tileiras"}, BuildError, "no tileiras"),
+        ({"traced": TRACED}, {"store_error": "no space"}, StoreError, "no space"),
+    ],
+)
+def test_an_error_that_a_process_answers_is_no_config_s_fault(
+    store: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tracer: dict[str, object],
+    compiled: dict[str, object],
+    error: type[Exception],
+    sentence: str,
+) -> None:
+    tracing, compiling = MadeChild(**tracer), MadeChild(**compiled)
+    monkeypatch.setattr(CompileChildren, "find_tracer", lambda *_: tracing)
+    monkeypatch.setattr(CompileChildren, "find_compiler", lambda *_: compiling)
+    with Compiler(store) as compiler, pytest.raises(error, match=f"^{sentence}$"):
+        compiler.compile(*ARGUMENTS)
+    assert (tracing.asked["ask"], tracing.asked["deadline_s"], tracing.is_closed) == ("read", 150.0, False)
+    if compiled:
+        assert (compiling.asked["ask"], compiling.asked["traced"]) == ("compile", TRACED)
+        limits = {"limit_s": 15.0, "wall_limit_s": 120.0, "memory_bytes": 5 << 28, "deadline_s": 150.0}
+        assert {name: compiling.asked[name] for name in limits} == limits
+
+
+def test_a_tracer_that_answers_in_another_form_is_closed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = MadeChild(traced=7)
+    monkeypatch.setattr(CompileChildren, "find_tracer", lambda *_: child)
+    with Compiler(store) as compiler:
+        outcome = compiler.compile(*ARGUMENTS)
+    assert outcome.failure == "the library's process died: its answer is not what was asked for"
+    assert child.is_closed
+
+
+@pytest.mark.parametrize(
+    ("key", "stored", "reused"),
+    [
+        ("aa1", {"status": "error", "failure": "no such instruction", "compile_s": 2.0, "cpu_s": 1.0}, True),
+        ("aa1", {"status": "timeout", "failure": "stopped", "compile_s": 120.0, "cpu_s": 14.9}, False),
+        ("aa1", {"status": "timeout", "failure": "not compiled", "compile_s": 16.0, "cpu_s": 15.0}, True),
+        ("bb2", {"status": "error", "failure": "of another config"}, False),
+        (None, {}, False),
+    ],
+)
+def test_an_outcome_in_an_object_store_is_not_made_again_if_it_is_final(
+    monkeypatch: pytest.MonkeyPatch, key: str | None, stored: dict[str, object], reused: bool
+) -> None:
+    """The process that compiles has no credentials for the store."""
+    url = f"memory://{key}{stored.get('cpu_s')}"
+    CubinStore(url).put("aa1", {**stored, "content_key": "aa1"}, None)
+
+    def ask(_: Compiler, what: str, request: Mapping[str, object]) -> dict[str, object]:
+        assert request["traced"] == TRACED
+        if what == "identify":
+            return {"content_key": key, "failure": None}
+        raise ChildDied("SIGKILL")
+
+    monkeypatch.setattr(Compiler, "_ask_tracer", lambda *_: TRACED)
+    monkeypatch.setattr(Compiler, "_ask_compiler", ask)
+    with Compiler(url) as compiler:
+        outcome = compiler.compile(*ARGUMENTS)
+    assert outcome.reused is reused
+    assert outcome.failure == (stored["failure"] if reused else "the compiler process died: SIGKILL")
+
+
+def test_a_compiler_is_named_with_its_limits(store: str) -> None:
+    """What exceeds a limit is stored, so another limit is another compiler."""
+    assert Compiler(store).version == f"{compiler_version()} limit 15s 1.25GiB"
+    other = Compiler(store, limit_s=7.5, memory_bytes=3 << 29, wall_limit_s=1.0)
+    assert other.version == f"{compiler_version()} limit 7.5s 1.5GiB"
 
 
 def test_a_constant_is_part_of_the_code_and_not_of_the_launch(store: str, tmp_path: Path) -> None:
