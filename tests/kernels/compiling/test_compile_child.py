@@ -1,5 +1,6 @@
 """What a compile gives and stores, whatever the tile compiler does."""
 
+import itertools
 import resource
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tilewatch.kernels.compiling import compile_child
 from tilewatch.kernels.compiling.bytecode import MAGIC
 from tilewatch.kernels.compiling.compiler_input import CompilerInput
+from tilewatch.kernels.compiling.operator_code import list_code
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.compiling.traced_code import LaunchInput
 from tilewatch.kernels.toolchains.versions import compiler_version
@@ -19,6 +21,8 @@ from tilewatch.kernels.toolchains.versions import compiler_version
 BYTECODE = MAGIC + bytes((13, 4, 0, 0)) + b"\0"
 LAUNCH = LaunchInput("", "double", CompilerInput(BYTECODE, 3, (), ()))
 SLOW = ct.TileCompilerTimeoutError("stopped", "", None)
+CODE = {"symbol": "double", "opt_level": 3, "preview_features": [], "bytecode": "f1RpbGVJUgANBAAAAA=="}
+FACTS = {"registers": 32, "stack_bytes": 0, "shared_bytes": 0}
 FAILURE = RuntimeError("ptxas failed\nwith code 7")
 
 
@@ -48,17 +52,17 @@ def compile_with(
         def __exit__(self, *_: object) -> None: ...
 
     def compile_input(wanted: CompilerInput, arch: str, timeout_s: float) -> tuple[bytes, str]:
-        assert (wanted, arch, timeout_s) == (LAUNCH.wanted, "sm_90", 120.0)
+        assert (wanted.bytecode, arch, timeout_s) == (BYTECODE, "sm_90", 120.0)
         if error is not None:
             raise error
         return b"cubin", "remarks"
 
-    used = iter((3.0, 3.0 + cpu_s))
-    patch.setattr(compile_child, "_measure_cpu_s", lambda: next(used, None))
+    used = itertools.cycle((3.0, 3.0 + cpu_s))
+    patch.setattr(compile_child, "_measure_cpu_s", lambda: next(used))
     patch.setattr(compile_child, "CompilerGuard", Guard)
     patch.setattr(compile_child, "compile_input", compile_input)
     patch.setattr(compile_child, "hash_machine_code", lambda cubin: f"hash of {cubin.decode()}")
-    patch.setattr(compile_child, "_read_facts", lambda cubin, remarks: {"of": [cubin.decode(), remarks]})
+    patch.setattr(compile_child, "_read_facts", lambda cubin, remarks: {**FACTS, "remarks": [cubin.decode(), remarks]})
 
 
 @pytest.mark.parametrize(
@@ -118,13 +122,24 @@ def test_a_compile_is_stored_with_its_code_and_found_again(
         "content_key": made["content_key"],
         "code_sha256": "hash of cubin",
         "symbol": "double",
-        "facts": {"of": ["cubin", "remarks"]},
+        "facts": {**FACTS, "remarks": ["cubin", "remarks"]},
         "reused": False,
     }
     store = CubinStore(asked["store"])
     assert (store.cubin(made["content_key"]), store.bytecode(made["content_key"])) == (b"cubin", BYTECODE)
     compile_with(monkeypatch, error=AssertionError("compiled again"))
     assert compile_child._compile(LAUNCH, asked) == {**made, "reused": True}
+
+
+@pytest.mark.parametrize(("cpu_s", "reused"), [(14.9, False), (15.0, True)])
+def test_a_stored_timeout_is_final_if_the_compiler_had_its_cpu_time(
+    monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any], cpu_s: float, reused: bool
+) -> None:
+    compile_with(monkeypatch, error=SLOW, guard_cpu_s=cpu_s)
+    compile_child._compile(LAUNCH, asked)
+    compile_with(monkeypatch)
+    outcome = compile_child._compile(LAUNCH, asked)
+    assert (outcome["status"], outcome["reused"]) == ("timeout" if reused else "ok", reused)
 
 
 def test_a_machine_without_a_tile_compiler_stores_nothing(
@@ -152,18 +167,35 @@ def test_an_answer_has_a_failure_of_the_config_or_an_error_of_the_machine(asked:
     failed = {"status": "error", "failure": "TileTypeError: no", "compile_s": 0.0, "cpu_s": 0.0, "content_key": None}
     assert answer(asked, ask, failure="TileTypeError: no") == failed
     assert "was traced with another" in answer(asked, ask, compiler="another")["error"]
-    launch = {"key": "", "symbol": "double", "opt_level": 3, "preview_features": []}
-    launches = [{**launch, "bytecode": "RUxG"}]  # ELF
-    odd = answer(asked, ask, launches=launches, is_bundle=False)
+    launch = {**CODE, "key": "", "bytecode": "RUxG"}  # ELF
+    odd = answer(asked, ask, launches=[launch], is_bundle=False)
     assert (odd["status"], odd["content_key"]) == ("error", None)
     assert odd["failure"] == "BadBytecode: not TileIR bytecode: the magic number is missing"
+
+
+@pytest.mark.parametrize(("keys", "is_bundle"), [(("",), False), (("one",), True), (("one", "two", "one"), True)])
+def test_what_is_compiled_has_the_name_that_was_told_before(
+    monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any], keys: tuple[str, ...], is_bundle: bool
+) -> None:
+    compile_with(monkeypatch)
+    launches = [{**CODE, "key": key, "opt_level": 1 + int(key == "two")} for key in keys]
+    named, made, again = (
+        answer(asked, ask, launches=launches, is_bundle=is_bundle, launch_sha256="hash of launches")
+        for ask in ("identify", "compile", "compile")
+    )
+    assert named == {"status": "ok", "content_key": made["content_key"], "launch_sha256": "hash of launches"}
+    assert (made["status"], made["symbol"]) == ("ok", "+".join(["double"] * len(keys)))
+    assert (made["reused"], again["reused"]) == (False, True)
+    stored = CubinStore(asked["store"]).cubin(made["content_key"])
+    assert list_code(stored) == dict.fromkeys(keys, b"cubin")
+    assert stored.startswith(b"PK") is is_bundle
 
 
 def test_an_outcome_that_cannot_be_read_is_an_error_of_the_store_and_stays(
     asked: Mapping[str, Any], tmp_path: Path
 ) -> None:
     """A read that failed once was stored as the config's own failure, and no night compiled the config again."""
-    launch = {"key": "", "symbol": "double", "opt_level": 3, "preview_features": [], "bytecode": "f1RpbGVJUgANBAAAAA=="}
+    launch = {**CODE, "key": ""}
     key = answer(asked, "identify", launches=[launch], is_bundle=False)["content_key"]
     file = tmp_path / key[:2] / f"{key}.json"
     file.parent.mkdir()
