@@ -260,7 +260,8 @@ def _run_file(
         for value in vars(module).values()
         for each in (value if isinstance(value, tuple) else (value,))  # watch_definitions returns several
     ]
-    made = [each for each in (*named, *declared) if isinstance(each, WatchedOperator) and each.file == path]
+    own = Path(str(module.__file__))  # not `path` without a project
+    made = [each for each in (*named, *declared) if isinstance(each, WatchedOperator) and each.file == own]
     operators = list(dict.fromkeys(made))
     if operators and project is None:
         raise LibraryError(

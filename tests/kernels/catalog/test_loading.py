@@ -1,14 +1,17 @@
 """Library files: those of old commits import `kernels.contract`, and a repository may have a package `kernels`."""
 
+import hashlib
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
-from tilewatch.kernels.catalog.loading import LibraryKernel, load
+from tilewatch.kernels.catalog.loading import LibraryKernel, find, find_first_line, join_failures, list_failures, load
 from tilewatch.kernels.catalog.validation import read_weights
-from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 
 NEW, OLD = "from tilewatch.kernels.contract", "from kernels.contract"
 
@@ -51,3 +54,127 @@ def test_weights_that_are_no_dict_are_named(tmp_path: Path, weights: str) -> Non
     assert isinstance(loaded, LibraryKernel)
     with pytest.raises(LibraryError, match=r"`weights` of 1024 is a .*; expected a dict by model"):
         read_weights(loaded, loaded.kernel.problems[0])
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, source in files.items():
+        (folder / f"{name}.py").write_text(source)
+    return folder
+
+
+SOURCE = tiny_repository.SOURCE.replace("FACTOR", "2.0")
+LINE = SOURCE[: SOURCE.index("@ct.kernel")].count("\n") + 1
+MUST_DEFINE = "must define KERNELS, a tuple of tilewatch.kernels.contract.Kernel, or operators under @watch"
+NO_TABLE = "watch file broken.py needs a table [tool.tilewatch] in the pyproject.toml of its repository: it says where "
+WATCH = """
+from tilewatch import watch
+
+@watch(problems="8", names="n")
+def norm(p):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("KERNELS = (3,)", f"library file broken.py {MUST_DEFINE}"),
+        (f"{SOURCE}\nKERNELS = list(KERNELS)", f"library file broken.py {MUST_DEFINE}"),
+        (f"{SOURCE}\nKERNELS += (3,)", f"library file broken.py {MUST_DEFINE}"),
+        ("x = 1", f"library file broken.py {MUST_DEFINE}"),
+        (WATCH, NO_TABLE),
+        (SOURCE.replace('name="double"', "name=3"), "broken.py: a kernel's name is 3; expected text"),
+        (
+            SOURCE.replace('name="double"', 'name="total"'),
+            "broken.py: 'total' is the kernel of weighted totals; give yours another name",
+        ),
+        (
+            SOURCE.replace('name="double"', 'name="double span"'),
+            "broken.py: 'double span' is the series of double's spans; give yours another name",
+        ),
+        ("def fail():\n    1 // 0\n\n\nfail()", "library file broken.py does not load: ZeroDivisionError: integer "),
+        ("raise SystemExit('no GPU')", "library file broken.py does not load: SystemExit: no GPU (line 1)"),
+        ("\nimport nowhere.installed", "library file broken.py does not load: ModuleNotFoundError: "),
+        ("\nfrom . import x", "library file broken.py, line 2: it imports from '.'; a library file may import "),
+    ],
+)
+def test_a_file_with_a_mistake_is_named_and_costs_no_other_file(tmp_path: Path, source: str, sentence: str) -> None:
+    write(tmp_path, broken=source, double=SOURCE, _own="1 // 0")
+    assert list(load(tmp_path)) == ["double"]
+    (failure,) = list_failures(tmp_path)
+    assert str(failure).startswith(sentence)
+    assert isinstance(failure, PackageMissing) is ("ModuleNotFoundError" in sentence)
+    assert ("watched_library.broken" in sys.modules) is ("name" in sentence), "what was loaded stays"
+    with pytest.raises(type(failure), match=r"^there is no kernel 'triple' in .*; .*broken\.py"):
+        find(tmp_path, "triple")
+    (alone := tmp_path / "alone").mkdir()
+    with pytest.raises(type(failure)) as raised:
+        load(write(alone, broken=source))
+    assert str(raised.value) == str(failure)
+
+
+def test_the_line_of_an_error_is_the_innermost_of_the_file(tmp_path: Path) -> None:
+    write(tmp_path, broken="def fail():\n    1 // 0\n\n\nfail()", syntax="x = 1\ny = (", double=SOURCE)
+    first, second = (str(each) for each in list_failures(tmp_path))
+    assert first.endswith("ZeroDivisionError: integer division or modulo by zero (line 2)")
+    assert second.startswith("library file syntax.py does not load: SyntaxError: '(' was never closed")
+    assert second.endswith("(line 2)")
+
+
+def test_an_interrupt_is_no_mistake_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load(write(tmp_path, broken="raise KeyboardInterrupt"))
+
+
+def test_of_two_kernels_of_a_name_the_first_stays(tmp_path: Path) -> None:
+    write(tmp_path, a=SOURCE, b="\n\n" + SOURCE)
+    found = load(tmp_path)
+    assert [each.file for each in found.values()] == ["a.py"]
+    (failure,) = list_failures(tmp_path)
+    assert str(failure) == (
+        f"library file b.py, line {LINE + 2}: double is left out: a.py, line {LINE} declares the name too; give it "
+        "another one (of a function under @watch, set __name__)"
+    )
+    assert find_first_line(found["double"]) == LINE
+
+
+def test_a_folder_is_loaded_once_for_each_architecture(tmp_path: Path) -> None:
+    write(tmp_path, double=SOURCE)
+    first = find(tmp_path, "double", "sm_90")
+    assert isinstance(first, LibraryKernel)
+    assert first.source_sha256 == hashlib.sha256(SOURCE.encode()).hexdigest()
+    (tmp_path / "double.py").write_text(f"{SOURCE}# changed\n")
+    assert find(tmp_path / ".." / tmp_path.name, "double", "sm_90") is first
+    later = find(tmp_path, "double", "sm_100")
+    assert isinstance(later, LibraryKernel)
+    assert later.source_sha256 != first.source_sha256
+
+
+def test_a_short_list_of_the_folder_goes_before_the_file_s_own(tmp_path: Path) -> None:
+    lists = ", ".join(f'"sm_{arch}": ShortList(lambda _: True, "file", (), "s", "d")' for arch in (90, 100))
+    source = SOURCE.replace("import Array, ", "import Array, ShortList, ")
+    write(tmp_path, double=source.replace("baselines=()", f"baselines=(), short_lists={{{lists}}}"))
+    entry = {"kernels": ["double"], "arch": "sm_90", "axes": ["width"], "configs": [[64]], "compiler": "folder"}
+    stored = [{**entry, "gpus": [], "source": "s", "date": "d"}]
+    (tmp_path / "short_lists.json").write_text(json.dumps(stored))
+    found = find(tmp_path, "double")
+    assert isinstance(found, LibraryKernel)
+    compilers = {arch: each.compiler for arch, each in found.kernel.short_lists.items()}
+    assert compilers == {"sm_90": "folder", "sm_100": "file"}
+    listed = found.kernel.short_lists["sm_90"]
+    assert [listed.has({"width": width}) for width in (64, 128)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "joined"),
+    [
+        ((LibraryError, LibraryError), LibraryError),
+        ((LibraryError, PackageMissing), PackageMissing),
+        ((PackageMissing, PackageMissing), PackageMissing),
+    ],
+)
+def test_another_machine_is_tried_if_a_package_is_missing_for_one_of_several_files(
+    kinds: tuple[type[LibraryError], ...], joined: type[LibraryError]
+) -> None:
+    failure = join_failures([kind(str(number)) for number, kind in enumerate(kinds)])
+    assert (type(failure), str(failure)) == (joined, "0; 1")
