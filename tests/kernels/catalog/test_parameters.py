@@ -3,17 +3,21 @@
 import hashlib
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import cuda.tile as ct
 import pytest
 
 from tests.kernels.fixtures import jit_signature
 from tilewatch.kernels.catalog.loading import load
-from tilewatch.kernels.catalog.parameters import Constant, Scalar, arguments
+from tilewatch.kernels.catalog.parameters import BadArguments, Constant, Scalar, arguments
 from tilewatch.kernels.catalog.signature import BadConfig, code_key, signature
-from tilewatch.kernels.contract import Array
+from tilewatch.kernels.contract import Array, Kernel, Problem
 from tilewatch.kernels.library import FOLDER as LIBRARY
 
 FOREIGN = Path(__file__).parents[1] / "fixtures" / "foreign_library"
+PROBLEM = Problem("64", {"n": 64})
 
 
 def test_the_bytecode_is_that_of_a_launch() -> None:
@@ -76,3 +80,74 @@ def test_code_keys_stay_as_they_are() -> None:
         for problem, config in itertools.product(kernel.problems, kernel.list_nightly("sm_90")[:20]):
             keys.update(code_key("source", "sm_90", signature(kernel, problem, config)).encode())
     assert keys.hexdigest() == "d358024e2b010c14886205584c081cc8376c1dc431e71aaffb1919e9c75d274e"
+
+
+def make_kernel(signature: str, *, arrays: int = 0, constants: tuple[Any, ...] = (), **scalars: Any) -> Kernel:
+    """A kernel with these parameters, and a library file that gives so many arrays, constants and scalars."""
+    found: dict[str, Any] = {"ct": ct}
+    exec(f"def made({signature}): pass", found)  # noqa: S102
+    listed = tuple(Array(f"array{number}", (64,), "float32") for number in range(arrays))
+    kernel: Any = SimpleNamespace(
+        entry=ct.kernel(found["made"]),
+        arrays=lambda _: listed,
+        constants=lambda _, __: constants,
+        scalars=(lambda _, __: scalars) if scalars else None,
+    )
+    return kernel  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "dtype"),
+    [
+        ("", 2**31 - 1, "int32"),
+        ("", -(2**31), "int32"),
+        (": ct.ScalarInt64", 2**31, "int64"),
+        (": ct.ScalarInt64", -(2**31) - 1, "int64"),
+        ("", 0.5, "float32"),
+        (": ct.ScalarInt64", 0.5, "float32"),
+    ],
+)
+def test_a_scalar_has_the_type_of_a_launch(annotation: str, value: float, dtype: str) -> None:
+    kernel = make_kernel(f"n{annotation}", n=value)
+    assert arguments(kernel, PROBLEM, {}) == (Scalar("n", value, dtype),)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sentence"),
+    [
+        (make_kernel("n", n=2**31), "scalar 'n' is 2147483648, which is no int32"),
+        (make_kernel("n", n=-(2**31) - 1), "scalar 'n' is -2147483649, which is no int32"),
+        (make_kernel("n", n=float("inf")), "scalar 'n' is inf; expected a finite number"),
+        (make_kernel("n", n=float("nan")), "scalar 'n' is nan; expected a finite number"),
+        (make_kernel("n", n="3"), "scalar 'n' is '3', a str; only int and float are supported"),
+        (make_kernel("x", arrays=2), "no parameter of the kernel is left for array 'array1'"),
+        (
+            make_kernel("x, t: ct.Constant[int]", arrays=2, constants=(1, 0.5)),
+            "no parameter of the kernel is left for array 'array1', constant 0.5",
+        ),
+        (make_kernel("x, y", arrays=1), "parameter 'y' gets nothing: `arrays` and `constants` have too few values"),
+        (make_kernel("array0, n", arrays=1, constants=(1,)), "parameter 'n' gets a constant but is no ct.Constant"),
+        (make_kernel("array0, array1", arrays=1, constants=(1,)), "parameter 'array1' gets a constant but"),
+        (make_kernel("t: ct.Constant[int]", constants=("f32",)), "the constant of parameter 't' is 'f32', a str; exp"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named(kernel: Kernel, sentence: str) -> None:
+    with pytest.raises(BadArguments) as raised:
+        arguments(kernel, PROBLEM, {})
+    assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("field", ["array", "list"])
+def test_an_annotation_of_arrays_is_refused(field: str) -> None:
+    annotation = SimpleNamespace(**{"array": None, "list": None, field: "float32"})
+    annotated = SimpleNamespace(pysig=SimpleNamespace(parameters=["x"]), parameter_annotations=[annotation])
+    kernel: Any = make_kernel("x", arrays=1)
+    kernel.entry = SimpleNamespace(_annotated_function=annotated)
+    with pytest.raises(BadArguments, match="parameter 'x' has an annotation of arrays or lists"):
+        arguments(kernel, PROBLEM, {})
+
+
+def test_numbers_of_any_kind_are_constants() -> None:
+    names = ("a", "b", "c")
+    kernel = make_kernel(", ".join(f"{name}: ct.Constant[int]" for name in names), constants=(3, 0.5, True))
+    assert arguments(kernel, PROBLEM, {}) == tuple(map(Constant, names, (3, 0.5, True)))
