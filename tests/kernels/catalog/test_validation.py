@@ -18,6 +18,7 @@ from tilewatch.kernels.catalog.validation import (
     read_weights,
     reference_outputs,
     split_configs,
+    split_space,
     validate_kernel,
     validate_problem,
 )
@@ -71,6 +72,11 @@ def test_a_space_has_named_axes_of_integers_and_not_too_many_configs(
     double: LibraryKernel, axes: Any, sentence: str | None
 ) -> None:
     assert find_mistake(double, lambda loaded: read_space(loaded, "sm_90"), space=lambda _: Space(axes)) == sentence
+
+
+def test_a_space_of_another_type_is_named(double: LibraryKernel) -> None:
+    said = find_mistake(double, lambda loaded: read_space(loaded, "sm_90"), space=lambda _: "64, 128")
+    assert said == '`space` gives a text; expected a Space, e.g. Space((("tile", (64, 128)),))'
 
 
 def test_a_filter_that_fails_is_named_with_its_error(double: LibraryKernel) -> None:
@@ -133,9 +139,10 @@ def test_problems_and_baselines_are_known(double: LibraryKernel) -> None:
     assert find_mistake(double, validate_kernel, problems=(PROBLEM, 64)) == (
         "`problems` holds 64, a int; expected Problem, as `parse` returns it"
     )
-    said = find_mistake(double, validate_kernel, baselines=("copy", "qqq"))
-    assert said is not None
-    assert said.startswith("there is no baseline 'qqq'; there are deepgemm, ")
+    for name, hint in (("torch_sofmax", "did you mean 'torch_softmax'?"), ("mine", "there are deepgemm, ")):
+        said = find_mistake(double, validate_kernel, baselines=("copy", name))
+        assert said is not None
+        assert said.startswith(f"there is no baseline '{name}'; {hint}")
 
 
 def test_a_function_that_fails_is_named_with_what_there_is(double: LibraryKernel) -> None:
@@ -159,6 +166,18 @@ def test_a_short_list_splits_a_space(
     split = split_configs(CONFIGS, short_list)
     assert [tuple(each["width"] for each in part) for part in split] == [of_list, rest]
     assert split_configs((), short_list) == ((), ()), "an architecture without configs"
+
+
+def test_the_short_list_of_an_architecture_splits_its_space_alone(double: LibraryKernel) -> None:
+    lists = {
+        f"sm_{arch}": ShortList(lambda config, width=width: config["width"] == width, "c", (), "s", "d")
+        for arch, width in ((90, 128), (100, 32))
+    }
+    listed, rest = split_space(change(double, short_lists=lists), "sm_90")
+    assert [each["width"] for each in (*listed, *rest)] == [128, 64, 256, 96]
+    assert len(split_space(change(double, short_lists=lists), "sm_120")[0]) == 4
+    said = find_mistake(double, lambda loaded: split_space(loaded, "sm_100"), short_lists=lists)
+    assert said == "the short list for sm_100: LibraryError: the short list has none of 4 configs"
 
 
 REFERENCES = """
