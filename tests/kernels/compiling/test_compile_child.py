@@ -14,7 +14,7 @@ from tilewatch.kernels.compiling import compile_child
 from tilewatch.kernels.compiling.bytecode import MAGIC
 from tilewatch.kernels.compiling.compiler_input import CompilerInput
 from tilewatch.kernels.compiling.operator_code import list_code
-from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.compiling.store import CubinStore, StoreError
 from tilewatch.kernels.compiling.traced_code import LaunchInput
 from tilewatch.kernels.toolchains.versions import compiler_version
 
@@ -140,6 +140,19 @@ def test_a_stored_timeout_is_final_if_the_compiler_had_its_cpu_time(
     compile_with(monkeypatch)
     outcome = compile_child._compile(LAUNCH, asked)
     assert (outcome["status"], outcome["reused"]) == ("timeout" if reused else "ok", reused)
+
+
+def test_a_failure_while_the_disk_is_full_is_not_stored(
+    monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any], tmp_path: Path
+) -> None:
+    def refuse() -> None:
+        raise StoreError("no space is left")
+
+    compile_with(monkeypatch, error=FAILURE)
+    monkeypatch.setattr(compile_child, "require_room", refuse)
+    with pytest.raises(StoreError, match="no space is left"):
+        compile_child._compile(LAUNCH, asked)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_machine_without_a_tile_compiler_stores_nothing(
