@@ -10,12 +10,17 @@ import pytest
 from cuda.tile.compilation import CallingConvention, KernelSignature, ScalarConstraint
 
 from tilewatch.kernels.catalog.operator_plans import describe_operator, plan_operator
-from tilewatch.kernels.catalog.share import SHORT_LISTS_ALONE, WIDE, Shares
+from tilewatch.kernels.catalog.share import SHORT_LISTS_ALONE, WIDE, Shares, Tried, make_key
 from tilewatch.kernels.contract import Problem, ShortList
 from tilewatch.kernels.library_errors import LibraryError
 from tilewatch.kernels.watching.device_array import DeviceArray
 
 PROBLEM = Problem("8x64", {"rows": 8, "cols": 64})
+
+
+KEPT = ({"tile": 256}, {"tile": 64})
+NIGHT = Shares("day", {("scaled", "8x64"): Tried(list(map(make_key, KEPT)), (), KEPT, "hash", has_changed=False)})
+"""Both configs outside of the short list were tried, and won."""
 
 
 @ct.kernel
@@ -76,6 +81,7 @@ def test_what_has_no_choice_ships_no_config(tiles: tuple[int, ...], ships: Mappi
     [
         ("sm_90", SHORT_LISTS_ALONE, [128], 0),
         ("sm_90", WIDE, [128, 64, 256], 2),
+        ("sm_90", NIGHT, [128, 256, 64], 2),
         ("sm_100", SHORT_LISTS_ALONE, [64, 128, 256], 0),
     ],
 )
