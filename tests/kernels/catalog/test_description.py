@@ -31,7 +31,9 @@ def describe_kernel(arch: str = "sm_90", **fields: Any) -> dict[str, Any]:
     return describe(loaded, loaded.kernel.parse("40x24"), CONFIG, arch)
 
 
-def test_a_config_is_described_with_the_source_of_its_kernel() -> None:
+def test_a_config_is_described_with_the_source_of_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another module than a library file's may have the kernel too."""
+    monkeypatch.setattr(ct, "theirs", change().kernel.entry, raising=False)
     found = read_description(describe_kernel())
     assert (found.kernel, found.problem, found.arch) == ("offset_rows", "40x24", "sm_90")
     assert (found.file, found.source, found.entry) == ("launched.py", SOURCE, "offset_rows")
