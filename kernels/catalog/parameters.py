@@ -54,9 +54,9 @@ def arguments(kernel: Kernel, problem: Problem, config: Config) -> tuple[Argumen
             given.append(arrays.pop(0))
         elif constants:
             names = [array.name for array in kernel.arrays(problem)]
-            unnamed = [each for each in plain if each not in names] or [name]
+            unnamed = next(each for each in plain if each not in names)
             raise BadArguments(
-                f"parameter '{unnamed[0]}' gets a constant but is no ct.Constant, so ct.launch would make it a "
+                f"parameter '{unnamed}' gets a constant but is no ct.Constant, so ct.launch would make it a "
                 "run-time scalar: annotate it in the kernel, or give it in `scalars`"
             )
         else:

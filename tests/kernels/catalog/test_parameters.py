@@ -90,8 +90,8 @@ def make_kernel(signature: str, *, arrays: int = 0, constants: tuple[Any, ...] =
     kernel: Any = SimpleNamespace(
         entry=ct.kernel(found["made"]),
         arrays=lambda _: listed,
-        constants=lambda _, __: constants,
-        scalars=(lambda _, __: scalars) if scalars else None,
+        constants=lambda problem, config: constants if (problem, config) == (PROBLEM, {}) else None,
+        scalars=(lambda problem, config: scalars if (problem, config) == (PROBLEM, {}) else None) if scalars else None,
     )
     return kernel  # type: ignore[no-any-return]
 
@@ -128,6 +128,10 @@ def test_a_scalar_has_the_type_of_a_launch(annotation: str, value: float, dtype:
         (make_kernel("x, y", arrays=1), "parameter 'y' gets nothing: `arrays` and `constants` have too few values"),
         (make_kernel("array0, n", arrays=1, constants=(1,)), "parameter 'n' gets a constant but is no ct.Constant"),
         (make_kernel("array0, array1", arrays=1, constants=(1,)), "parameter 'array1' gets a constant but"),
+        (
+            make_kernel("t: ct.Constant[int], array0, n", arrays=1, constants=(1, 2)),
+            "parameter 'n' gets a constant but is no ct.Constant",
+        ),
         (make_kernel("t: ct.Constant[int]", constants=("f32",)), "the constant of parameter 't' is 'f32', a str; exp"),
     ],
 )
