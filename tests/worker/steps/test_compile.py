@@ -5,25 +5,33 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.worker_context import Drain
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Compilation, Job, Trial
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads.steps import UnmeasuredCode
 from tilewatch.kernels.children.child_process import ChildDied
 from tilewatch.kernels.compiling.compiler import Compiler
-from tilewatch.kernels.compiling.store import CubinStore
-from tilewatch.worker import run_job
+from tilewatch.kernels.compiling.store import CubinStore, folder
+from tilewatch.kernels.results import Compiled
+from tilewatch.worker import metrics, run_job
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
+from tilewatch.worker.steps import compile as compile_step
 from tilewatch.worker.steps import compiler
 from tilewatch.worker.steps.compile import BATCH, split
 from tilewatch.worker.submitting.submit import submit_nightly
@@ -248,6 +256,162 @@ def test_of_two_compile_jobs_that_end_at_once_one_releases_the_measure_jobs(
     with ThreadPoolExecutor(4) as pool:
         released = list(pool.map(lambda job_id: run_job.run(job_id, f"tester#{job_id}", context), twins))
     assert sorted(job.queue for found in released for job in found) == ["gpu.h200", "gpu.h200"]
+
+
+@dataclass
+class Bench:
+    """A sweep of four configs on record, a store, and a compiler that a test makes."""
+
+    planned: one_commit.Planned
+    store: CubinStore
+    database_url: str
+    opened: Session
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    progress: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.planned.code_keys
+
+    def know(self, code_key: str, status: str = "ok", stored: Mapping[str, Any] | None = None) -> None:
+        """Adds a compilation, with what the store has of it."""
+        row = one_commit.compiled(code_key, status=status)
+        fact_writes.add_compilations(self.opened, [row])
+        self.opened.commit()
+        if stored is not None:
+            self.store.put(str(row["content_key"]), stored, b"cubin")
+
+    def run(self, *numbers: int, queue: str = "compile", threads: int = 1) -> list[Any]:
+        """Does the job of a batch of these configs, or the job that plans batches."""
+        payload: dict[str, Any] = {"repository": "watched", "sha": "5", "library": "library", "kernel": "gemm_fp8"}
+        items = [{"code_key": self.keys[each], "problem": f"p{each}", "params": {"number": each}} for each in numbers]
+        payload |= {"arch": "sm_100", "compiler": "theirs", "toolchain": "next"} | ({"items": items} if items else {})
+        job: Any = SimpleNamespace(
+            key="job", queue=queue, subject="gemm", payload=payload, submission_id=self.planned.submission_id,
+            total_steps=len(items), priority=7,
+        )  # fmt: skip
+        context: Any = SimpleNamespace(
+            database_url=self.database_url, store_url=self.store.url, node="n1", compile_threads=threads
+        )
+        lease: Any = SimpleNamespace(progress=lambda done: self.progress.append((done, self.count_known())))
+        return compile_step.step(job, context, lease)
+
+    def count_known(self) -> int:
+        with session(self.database_url) as opened:
+            return len(opened.scalars(select(Compilation.id)).all())
+
+    def list_trials(self) -> list[str]:
+        with session(self.database_url) as opened:
+            found = {each.config_id: each.status for each in opened.scalars(select(Trial))}
+        return [found[each] for each in self.planned.config_ids]
+
+    def list_jobs(self) -> list[Job]:
+        with session(self.database_url) as opened:
+            return list(opened.scalars(select(Job).order_by(Job.id)))
+
+
+@pytest.fixture
+def bench(db_session: Session, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    made = Bench(one_commit.submit(db_session), CubinStore(folder(tmp_path)), database_url, db_session)
+    db_session.commit()
+
+    def compile_one(*what: object, code_key: str) -> Compiled:
+        made.asked.append((*what, code_key))
+        is_right = code_key != made.keys[3]
+        found = {"content_key": "c", "code_sha256": "s", "symbol": "k"} if is_right else {"failure": "no"}
+        return Compiled("ok" if is_right else "error", one_commit.COMPILER, "sm_100", 1.0, 1.0, False, **found)  # type: ignore[arg-type]
+
+    def trace(*what: object, code_key: str, compiler: str) -> None:
+        made.asked.append((*what, code_key, compiler))
+
+    own: Any = SimpleNamespace(version=one_commit.COMPILER, limit_s=15.0, compile=compile_one, trace=trace)
+    monkeypatch.setattr(compile_step, "open_compiler", lambda _, toolchain: own if toolchain == "next" else None)
+    monkeypatch.setattr(compile_step, "compile_finally", lambda _, toolchain, work: work(own if toolchain else None))
+    monkeypatch.setattr(watched, "library_at", lambda _, *of: of)
+    return made
+
+
+LIBRARY = ("watched", "5", "library")
+
+
+def test_code_that_is_on_record_and_in_the_store_is_not_queued(bench: Bench) -> None:
+    bench.know(bench.keys[0], stored={"status": "ok"})
+    bench.know(bench.keys[1])  # its cubin is on another machine
+    bench.know(bench.keys[2], status="error")
+    before = [metrics.COMPILE_CACHE.labels(each)._value.get() for each in ("hit", "miss")]
+    (queued,) = bench.run()
+    (job,) = bench.list_jobs()
+    assert bench.list_trials() == ["compiled", "waiting", "not_compiled", "waiting"]
+    assert (queued.id, queued.queue) == (job.id, "compile")
+    assert (job.key, job.kind, job.queue, job.subject) == ("job:batch0", "compile", "compile", "gemm, batch 1")
+    assert (job.total_steps, job.priority, job.submission_id) == (2, 7, bench.planned.submission_id)
+    assert {each["code_key"] for each in job.payload["items"]} == {bench.keys[1], bench.keys[3]}
+    assert job.payload.keys() >= {"repository", "sha", "library", "kernel", "arch", "toolchain", "compiler"}
+    counted = [metrics.COMPILE_CACHE.labels(each)._value.get() for each in ("hit", "miss")]
+    assert [after - was for after, was in zip(counted, before, strict=True)] == [2, 2]
+    assert bench.run() == [], "an earlier attempt queued them"
+
+
+@pytest.mark.parametrize(
+    ("stored", "trial"),
+    [
+        ({"status": "timeout", "cpu_s": 14.9, "failure": "busy"}, "waiting"),
+        ({"status": "timeout", "cpu_s": 15.0, "failure": "slow"}, "compiled"),
+        ({"status": "error", "failure": "the compiler process died: SIGKILL"}, "waiting"),
+    ],
+)
+def test_code_whose_outcome_here_is_not_final_is_compiled_again(
+    bench: Bench, stored: dict[str, Any], trial: str
+) -> None:
+    """The record has another machine's outcome; what the store has is known when the sweep is measured."""
+    bench.know(bench.keys[0], stored=stored)
+    bench.run()
+    assert bench.list_trials()[0] == trial
+    assert len(bench.list_jobs()[0].payload["items"]) == (4 if trial == "waiting" else 3)
+
+
+def test_batches_are_numbered_from_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_step, "BATCH", 3)
+    assert len(bench.run()) == 2
+    assert [(each.key, each.subject) for each in bench.list_jobs()] == [
+        ("job:batch0", "gemm, batch 1"),
+        ("job:batch1", "gemm, batch 2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("threads", "progress"),
+    [(1, [(1, 1), (2, 1), (3, 1), (4, 3), (4, 3)]), (2, [(1, 1), (2, 1), (3, 1), (4, 1), (4, 1)])],
+)
+def test_a_batch_compiles_what_is_missing_and_writes_it_a_few_at_a_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, threads: int, progress: list[tuple[int, int]]
+) -> None:
+    monkeypatch.setattr(compile_step, "CHUNK", 2)
+    monkeypatch.setattr(compile_step, "compile_each", lambda work, items, _: ((item, work(item)) for item in items))
+    bench.know(bench.keys[1], stored={"status": "ok"})
+    assert bench.run(0, 1, 2, 3, threads=threads) == []
+    assert bench.progress == progress
+    assert bench.asked == [
+        (LIBRARY, "gemm_fp8", f"p{each}", {"number": each}, "sm_100", bench.keys[each]) for each in (0, 2, 3)
+    ]
+    assert bench.list_trials() == ["compiled", "compiled", "compiled", "not_compiled"]
+    with session(bench.database_url) as opened:
+        hosts = dict(opened.execute(select(Compilation.code_key, Compilation.host)).all())  # type: ignore[arg-type]
+    assert hosts == {key: "node-a" if key == bench.keys[1] else "n1" for key in bench.keys}
+
+
+def test_a_traced_batch_is_queued_for_any_compile_worker(bench: Bench) -> None:
+    (queued,) = bench.run(0, 2, queue="record")
+    assert [done for done, _ in bench.progress] == [0, 1]
+    assert bench.asked == [
+        (LIBRARY, "gemm_fp8", f"p{each}", {"number": each}, "sm_100", bench.keys[each], "theirs") for each in (0, 2)
+    ]
+    (job,) = bench.list_jobs()
+    assert (queued.id, queued.queue) == (job.id, "compile")
+    assert (job.key, job.kind, job.queue, job.subject) == ("job:recorded", "compile", "compile", "gemm")
+    assert (job.total_steps, job.priority, job.submission_id) == (2, 7, bench.planned.submission_id)
+    assert [each["code_key"] for each in job.payload["items"]] == [bench.keys[0], bench.keys[2]]
+    assert bench.list_trials() == ["waiting"] * 4
 
 
 def codes(problem: str, count: int) -> list[UnmeasuredCode]:
