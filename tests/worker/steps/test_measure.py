@@ -1,18 +1,29 @@
 """From a GPU's result to rows and a verdict. The GPU's part is made, but for one test that wants a real one."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
-from tests.worker.fixtures import tiny_repository
+from tests.db.fixtures import one_commit
+from tests.worker.fixtures import run_result, tiny_repository
 from tests.worker.fixtures.compiled_sweep import add_gpu_worker
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
+from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import actions, jobs
 from tilewatch.db.models import Compilation, Config, Job, Measurement, Run, Sweep, Trial, Verdict
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
-from tilewatch.kernels.compiling.store import CubinStore
+from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.device import gpus
+from tilewatch.kernels.results import RunResult, TrialResult
 from tilewatch.worker import run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import healthy_gpu
@@ -21,7 +32,7 @@ from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import compile
+from tilewatch.worker.steps import compile, measure
 from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 
@@ -209,6 +220,137 @@ def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Sett
     with session(context.database_url) as opened:
         job = opened.get_one(Job, measure_id)
     assert (job.state, job.attempt) == ("queued", 0)
+
+
+@dataclass
+class Bench:
+    """A sweep of four configs on record, its measure job, and a GPU that a test makes."""
+
+    planned: one_commit.Planned
+    store: CubinStore
+    context: Any
+    opened: Session
+    asked: list[SweepToMeasure] = field(default_factory=list)
+    progress: list[int] = field(default_factory=list)
+
+    def know(self, *statuses: str, compiler: str = one_commit.COMPILER) -> None:
+        """Adds what came of compiling the first configs, and what the store has of it."""
+        for code_key, status in zip(self.planned.code_keys, statuses, strict=False):
+            row = one_commit.compiled(code_key, compiler=compiler)
+            fact_writes.add_compilations(self.opened, [row])
+            if status != "lost":
+                self.store.put(str(row["content_key"]), {"status": status, "failure": f"no: {status}"}, b"cubin")
+        fact_writes.attach_compilations(self.opened, compiler=compiler, submission_id=self.planned.submission_id)
+        self.opened.commit()
+
+    def measure(self, **payload: Any) -> list[Any]:
+        asked = {"library": "library", "baselines": ["deepgemm"], **payload}
+        job_id, _ = jobs.add(
+            self.opened, key="measure 1", kind="measure", queue="gpu.b200", subject="s", payload=asked,
+            sweep_id=self.planned.sweep_id, submission_id=self.planned.submission_id, priority=jobs.Priority.MANUAL,
+        )  # fmt: skip
+        self.opened.commit()
+        job: Any = SimpleNamespace(
+            id=job_id, key="measure 1", sweep_id=self.planned.sweep_id, payload=asked, priority=jobs.Priority.MANUAL
+        )
+        lease: Any = SimpleNamespace(progress=self.progress.append)
+        return measure.step(job, self.context, lease)
+
+    def list_trials(self) -> list[tuple[str, str | None]]:
+        with session(self.context.database_url) as opened:
+            found = {each.config_id: (each.status, each.failure) for each in opened.scalars(select(Trial))}
+        return [found[each] for each in self.planned.config_ids]
+
+    def list_runs(self) -> list[Run]:
+        with session(self.context.database_url) as opened:
+            return list(opened.scalars(select(Run)))
+
+
+@pytest.fixture
+def bench(db_session: Session, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    store = CubinStore(folder(tmp_path / "store"))
+    context = SimpleNamespace(database_url=database_url, store_url=store.url, spool=tmp_path / "spool")
+    made = Bench(one_commit.submit(db_session), store, context, db_session)
+    db_session.commit()
+
+    def measure_sweep(sweep: SweepToMeasure, gpu: object, on_trial: Callable[[TrialResult], None]) -> RunResult:
+        assert gpu == "own GPU"
+        made.asked.append(sweep)
+        first = sweep.configs[0].params
+        trials = tuple(TrialResult(each.params, "timed", (1.0, 2.0), 1.5, 0.0) for each in sweep.configs)
+        for each in trials:
+            on_trial(each)
+        result = run_result.result()
+        ours = replace(result.measurements[0], config=first)
+        return replace(result, trials=trials, winner=first, tie=(), measurements=(ours,))
+
+    @contextmanager
+    def use_gpu(_: object, gpu_model: str) -> Iterator[SimpleNamespace]:
+        assert gpu_model == "b200"
+        yield SimpleNamespace(backend=SimpleNamespace(measure=measure_sweep), gpu="own GPU", times_ill=2)
+
+    monkeypatch.setattr(measure, "use_gpu", use_gpu)
+    return made
+
+
+def test_what_compiled_is_measured_and_the_run_is_judged(bench: Bench) -> None:
+    bench.know("ok", "timeout", "ok", "ok")
+    (judge,) = bench.measure(ships={"tile_m": 64})
+    (sweep,) = bench.asked
+    ids = [each for each, number in zip(bench.planned.config_ids, range(4), strict=True) if number != 1]
+    assert [each.config_id for each in sweep.configs] == sorted(ids)
+    assert (sweep.job_key, sweep.library, sweep.baselines, sweep.ships) == (
+        "measure 1", "library", ("deepgemm",), {"tile_m": 64},
+    )  # fmt: skip
+    assert (sweep.facts.kernel, sweep.facts.reason, sweep.times_ill) == ("gemm_fp8", "nightly", 2)
+    assert (sweep.last_sweep, sweep.counted) == (None, {})
+    assert bench.progress == [1, 2, 3]
+    timed = ("timed", None)
+    assert bench.list_trials() == [timed, ("not_compiled", "no: timeout"), timed, timed]
+    (run,) = bench.list_runs()
+    assert run.toolchain == run_result.result().toolchain
+    assert list(bench.context.spool.iterdir()) == []
+    assert bench.measure() == [judge], "an earlier attempt wrote the run"
+    assert len(bench.asked) == 1
+
+
+def test_a_run_has_the_versions_of_the_toolchain_that_compiled_it(bench: Bench) -> None:
+    bench.know(*["ok"] * 4, compiler="cuda-tile 1.9.0 cuda-tileiras 13.9.1 limit 15s 1.25GiB")
+    bench.measure(toolchain="next")
+    (run,) = bench.list_runs()
+    assert run.toolchain["cuda-tile"] == "1.9.0"
+    assert run.toolchain["driver"] == run_result.result().toolchain["driver"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "sentence", "trials"),
+    [
+        (
+            ("ok", "ok", "ok"),
+            "1 configs of gemm_fp8 320x32576x7168 were not compiled, because no job did; `tilewatch retry --subm",
+            ["compiled", "compiled", "compiled", "waiting"],
+        ),
+        (
+            ("ok", "lost", "lost", "timeout"),
+            "2 cubins of gemm_fp8 320x32576x7168 are not in the store file://",
+            ["compiled"] * 4,
+        ),
+        (
+            ("error", "timeout", "error", "error"),
+            "no config of gemm_fp8 compiled for 320x32576x7168 on sm_100; the first failure: no: ",
+            ["not_compiled"] * 4,
+        ),
+    ],
+)
+def test_a_sweep_that_lacks_configs_or_cubins_takes_no_gpu(
+    bench: Bench, statuses: tuple[str, ...], sentence: str, trials: list[str]
+) -> None:
+    bench.know(*statuses)
+    with pytest.raises(measure.NothingToMeasure) as raised:
+        bench.measure()
+    assert str(raised.value).startswith(sentence)
+    assert [status for status, _ in bench.list_trials()] == trials
+    assert (bench.asked, bench.list_runs()) == ([], [])
 
 
 @pytest.mark.gpu
