@@ -67,3 +67,10 @@ def test_a_guard_looks_at_each_child_and_knows_the_most_cpu_time(
 ) -> None:
     guard, killed = watch(monkeypatch, tmp_path, {7: (3.0, 5), 8: (1.0, 5)}, {7: (0.0, 5), 8: (2.0, 200)})
     assert (guard.exceeded, guard.cpu_s, killed) == ("memory", 3.0, [82, 83, 8])
+
+
+def test_a_guard_watches_while_something_is_compiled() -> None:
+    with CompilerGuard(memory_bytes=100, cpu_s=15.0) as guard:
+        assert guard._thread.is_alive()
+    assert not guard._thread.is_alive()
+    assert guard.exceeded is None
