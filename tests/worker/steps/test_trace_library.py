@@ -3,11 +3,15 @@
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import event, select
+from sqlalchemy.orm import Session
 
+from tests.db.fixtures import one_commit
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.run_result import result
 from tests.worker.fixtures.worker_context import Drain
@@ -15,19 +19,28 @@ from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
 from tilewatch.db.models import Config, Job, Measurement, Sweep, Trial
+from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.session import engine, session
-from tilewatch.db.worker_reads import steps
-from tilewatch.kernels.catalog.share import Tried
-from tilewatch.kernels.results import TrialResult
+from tilewatch.db.worker_reads import gpus, steps, tried_configs
+from tilewatch.db.worker_reads.tried_configs import TriedConfigs
+from tilewatch.kernels.catalog import catalog
+from tilewatch.kernels.catalog.catalog import LibraryPlans
+from tilewatch.kernels.catalog.share import SHORT_LISTS_ALONE, WIDE, Shares, Tried
+from tilewatch.kernels.device import gpu_model
+from tilewatch.kernels.library_errors import LibraryError
+from tilewatch.kernels.results import Plan, PlannedTrial, TrialResult
 from tilewatch.kernels.toolchains.versions import compiler_version
 from tilewatch.worker.context import Context
+from tilewatch.worker.git import watched
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.steps import write_run
-from tilewatch.worker.steps.trace_library import read_shares
+from tilewatch.worker.steps.trace_library import PlansWanted, add_job, read_shares, step
+from tilewatch.worker.steps.write_plans import PlannedSubmission
 from tilewatch.worker.submitting.submit import submit_nightly
 from tilewatch.worker.submitting.submit_requests import submissions
 
 PROBLEMS = tiny_repository.PROBLEMS
+BRANCH = name_of_branch("watched", "faster")
 WIDTHS = {64, 128, 256, 512, 1024}
 SHORT_LIST = 'short_lists={"sm_90": ShortList(lambda config: config["width"] == 128, "c", (), "s", "d")},'
 SOURCE = (
@@ -227,3 +240,95 @@ def test_a_wide_sweep_tries_the_whole_space(settings: Settings, context: Context
     wide, narrow = sorted({sweep_id for sweep_id, _ in rows})
     assert {width for sweep_id, width in rows if sweep_id == wide} == WIDTHS
     assert {width for sweep_id, width in rows if sweep_id == narrow} == {128}
+
+
+@pytest.mark.parametrize(
+    ("drivers", "compilers", "repository", "source"),
+    [
+        ({"580.95", "590.1"}, {"cuda-tile 1.7"}, "watched", "source"),
+        (set(), set(), "watched", "source"),
+        ({"590.580"}, {"cuda-tile 1.7"}, "watched", ""),
+        ({"580.95"}, {"cuda-tile 1", "cuda-tile 1.8"}, "watched", ""),
+        ({"580.95"}, {"cuda-tile 1.8"}, BRANCH, "source"),
+        ({"590.1"}, {"cuda-tile 1.7"}, BRANCH, ""),
+    ],
+)
+def test_what_was_tried_counts_while_a_worker_has_its_driver_and_compiler(
+    monkeypatch: pytest.MonkeyPatch, drivers: set[str], compilers: set[str], repository: str, source: str
+) -> None:
+    """A branch may be compiled by a toolchain of its own."""
+    near = {"a" * 64: False, "b" * 64: True, "c" * 64: True}
+    tried = TriedConfigs("source", "cuda-tile 1.7 limit 15s", "580", True, near, [{"tile": 64}])
+    opened: Any = object()
+    monkeypatch.setattr(gpus, "list_versions", lambda *of: (drivers, compilers) if of == (opened, "h200") else None)
+    found = {(opened, repository, "h200"): {("gemm", "large"): tried}}
+    monkeypatch.setattr(tried_configs, "list_tried", lambda *of: found[of])
+    shares = read_shares(opened, repository, "h200", "2026-11-02")
+    assert (shares.day, shares.wide) == ("2026-11-02", False)
+    a, b, c = (12 * letter for letter in "abc")
+    assert shares.series == {("gemm", "large"): Tried([a, b, c], [b, c], [{"tile": 64}], source, has_changed=True)}
+
+
+def make_plan(kernel: str) -> Plan:
+    trials = (PlannedTrial({"tile_m": 32}, kernel),)
+    return Plan(kernel, "p", "sm_100", "source", 2, (("tile_m", (32,)),), 1, 1, (), trials)
+
+
+WANTED = PlansWanted("gemm", "p", None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shares"),
+    [
+        (WANTED, SHORT_LISTS_ALONE),
+        (replace(WANTED, wide=True), WIDE),
+        (replace(WANTED, night="2026-11-02"), Shares("2026-11-02")),
+    ],
+)
+def test_a_library_is_read_with_the_shares_of_its_submission(
+    monkeypatch: pytest.MonkeyPatch, database_url: str, wanted: PlansWanted, shares: Shares
+) -> None:
+    asked = {"arch": "sm_100", "kernel": "gemm", "problem": "p", "shares": shares}
+    monkeypatch.setattr(catalog, "read_library", lambda library, **how: (library, how))
+    found: Any = wanted.read(database_url, Path("library"), "watched", gpu_model("b200"))
+    assert found == (Path("library"), asked)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "left"), [(None, ["gemm", "norm"]), (("norm", "other"), ["norm"]), (("other",), []), ((), [])]
+)
+def test_the_wanted_kernels_are_planned_where_the_host_code_runs(
+    db_session: Session,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    kernels: tuple[str, ...] | None,
+    left: list[str],
+) -> None:
+    made = one_commit.submit(db_session)
+    commit_id = db_session.scalars(select(Sweep.commit_id)).one()
+    submission = PlannedSubmission(
+        "night", made.submission_id, commit_id, "watched", "5" * 40, "library", "", "b200", measure=True, priority=7
+    )
+    queued = add_job(db_session, submission, PlansWanted(None, None, kernels), "all of the library")
+    db_session.commit()
+    job = db_session.get_one(Job, queued.id)
+    assert (job.key, job.kind, job.queue, queued.queue) == ("night:record", "record", "record", "record")
+    assert (job.subject, job.priority, job.submission_id) == ("all of the library", 7, made.submission_id)
+
+    plans = LibraryPlans((make_plan("gemm"), make_plan("norm")), ("other.py does not load",))
+    monkeypatch.setattr(watched, "library_at", lambda _, *of: of)
+    monkeypatch.setattr(
+        catalog, "read_library", lambda library, **_: plans if library == ("watched", "5" * 40, "library") else None
+    )
+    context: Any = SimpleNamespace(database_url=database_url)
+    progress: list[int] = []
+    lease: Any = SimpleNamespace(progress=lambda: progress.append(1))
+    claimed: Any = job
+    if not left:
+        with pytest.raises(LibraryError, match=r"^nothing is left to sweep; other\.py does not load$"):
+            step(claimed, context, lease)
+        return
+    compiling = step(claimed, context, lease)
+    with session(database_url) as opened:
+        subjects = [opened.get_one(Job, each.id).payload["kernel"] for each in compiling]
+    assert (subjects, progress) == (left, [1])
