@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tilewatch
 from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.catalog.loading import LibraryKernel, find, find_first_line, join_failures, list_failures, load
@@ -16,10 +17,17 @@ from tilewatch.kernels.library_errors import LibraryError, PackageMissing
 NEW, OLD = "from tilewatch.kernels.contract", "from kernels.contract"
 
 
+@pytest.fixture
+def no_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of drawn faults put a checkout's root on the path of children, where `kernels` is a package of ours."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(tilewatch.__file__).parents[1]))
+
+
 def planned(library: Path) -> list[str]:
     return [plan.kernel for plan in catalog.read(library, arch="sm_90")]
 
 
+@pytest.mark.usefixtures("no_root")
 def test_a_library_file_of_an_old_commit_loads(tmp_path: Path) -> None:
     (tmp_path / "double.py").write_text(tiny_repository.SOURCE.replace("FACTOR", "2.0").replace(NEW, OLD))
     assert OLD in (tmp_path / "double.py").read_text()
@@ -31,6 +39,7 @@ def test_a_library_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None
     assert planned(tmp_path) == ["double", "double"]
 
 
+@pytest.mark.usefixtures("no_root")
 @pytest.mark.parametrize("line", [NEW, OLD])
 def test_a_folder_kernels_beside_the_library_is_not_taken_for_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
