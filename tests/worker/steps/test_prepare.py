@@ -14,6 +14,7 @@ from tilewatch.db.lifecycle import suspicions
 from tilewatch.db.lifecycle.suspicions import NOT_NEEDED
 from tilewatch.db.models import Job, Replay, Sweep
 from tilewatch.db.session import session
+from tilewatch.worker.git import watched
 from tilewatch.worker.queue.payloads import write_payload
 from tilewatch.worker.queue.replay_job import BuildQuestion, BuildSide, MachineCode, ReplayJob
 from tilewatch.worker.steps import prepare, write_replay
@@ -121,3 +122,22 @@ def test_a_replay_is_queued_unless_a_side_does_not_compile_or_its_launches_are_k
     assert [each.id for each in queued] == [job_id for job_id, _, _ in jobs]
     assert [tuple(rest) for _, *rest in jobs] == ([("confirm", 7)] if failure is None else [])
     assert failures == ([] if failure is None else [failure])
+
+
+@pytest.mark.parametrize(("series", "kernel"), [("k", "k"), ("k span", "k")])
+def test_a_side_is_compiled_from_its_own_commit_with_the_kernel_of_its_series(
+    monkeypatch: pytest.MonkeyPatch, series: str, kernel: str
+) -> None:
+    context: Any = object()
+    compiler: Any = SimpleNamespace(compile=lambda *what: what)
+
+    def finish(given: object, toolchain: str | None, compile_one: Any) -> Any:
+        assert (given, toolchain) == (context, None)
+        return compile_one(compiler)
+
+    monkeypatch.setattr(prepare, "compile_finally", finish)
+    monkeypatch.setattr(watched, "library_at", lambda given, *of: of if given is context else None)
+    asked = ask(BASE, HEAD)
+    asked = replace(asked, question=replace(asked.question, kernel=series))
+    found: Any = prepare._compile(context, asked, HEAD, {"width": 64})
+    assert found == (("tilewatch", HEAD.sha, "library"), kernel, "64", {"width": 64}, "sm_100")
