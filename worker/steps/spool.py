@@ -42,8 +42,8 @@ def keep(folder: Path, spooled: Spooled) -> Path:
 
 
 def list_waiting(folder: Path) -> list[Path]:
-    """Lists the files of runs that are not in the database yet, the oldest first."""
-    return sorted(folder.glob("*.json"), key=lambda file: file.name)
+    """Lists the files of runs that are not in the database yet."""
+    return sorted(folder.glob("*.json"))
 
 
 def list_refused(folder: Path) -> list[Path]:

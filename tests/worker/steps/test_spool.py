@@ -4,6 +4,7 @@ import dataclasses
 import datetime as dt
 import errno
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -82,6 +83,25 @@ def test_a_run_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
     assert spool.read(file) == kept
     file.unlink()
     assert spool.read(file) is None
+
+
+def test_a_run_is_on_disk_with_its_name_before_the_worker_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut would take what only the memory of the machine has: the file, or its new name."""
+    synced: list[tuple[bool, list[str]]] = []
+
+    def sync(handle: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), [each.suffix for each in tmp_path.glob("*/*")]))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    file = spool.keep(tmp_path / "spool", Spooled(7, "manual:x", run_result.result()))
+    assert synced == [(False, [".making"]), (True, [".json"])]
+    assert file.name == f"job-7-{os.getpid()}-20261101T030000000000.json"
+    assert spool.list_refused(tmp_path / "spool") == []
+    (file.parent / "job-8.refused").touch()
+    assert spool.list_refused(tmp_path / "spool") == [tmp_path / "spool" / "job-8.refused"]
+    assert spool.list_waiting(tmp_path / "spool") == [file]
 
 
 def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
