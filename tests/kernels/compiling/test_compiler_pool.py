@@ -50,7 +50,7 @@ def test_a_pool_that_closes_kills_what_is_compiled_and_drops_what_waits(monkeypa
 
     def compile_long(compiler: Any) -> MadeCompiler:
         started.wait()
-        compiler.killed.wait(60)
+        compiler.killed.wait(20)
         made: MadeCompiler = compiler
         return made
 
