@@ -67,6 +67,13 @@ def test_what_cutile_gives_its_compiler_is_the_input_and_leaves_no_file(
     assert make_input(kernel, kernel, "sm_90") == CompilerInput(b"code", 1, ("simt",), (LinkedLibrary.read(library),))
 
 
+def test_a_cutile_that_compiles_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel: Any = None
+    monkeypatch.setattr(compiler_input, "export_kernel", lambda *_, **__: None)
+    with pytest.raises(AssertionError, match="cuTile exported a kernel without its compiler"):
+        make_input(kernel, kernel, "sm_90")
+
+
 @pytest.mark.parametrize("has_remarks", [True, False])
 @pytest.mark.parametrize("features", [(), ("simt",)])
 def test_the_compiler_gets_the_input_as_it_was_captured(
@@ -81,6 +88,7 @@ def test_the_compiler_gets_the_input_as_it_was_captured(
     ) -> str:
         assert (Path(file).read_bytes(), options.opt_level_for_target(arch)) == (b"code", 1)
         assert (arch, timeout_s) == ("sm_90", 60)
+        assert ("linker_inputs" in given) is bool(linked), "cuda-tile 1.6 does not take it"
         assert [each.read_bytes() for each in given.pop("linker_inputs", ())] == [each.content for each in linked]
         assert given == ({"preview_features": features} if features else {})
         if remarks is not None:
