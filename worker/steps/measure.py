@@ -115,10 +115,9 @@ def _with_cubins(
             "`tilewatch submit sweep` of this commit compiles them again, then `tilewatch retry` measures"
         )
     failed = [each for each in compiled if outcomes[each.content_key]["status"] != "ok"]
-    if failed:
+    with session(database_url) as opened:
         rows = [not_compiled(each, outcomes[each.content_key]) for each in failed]
-        with session(database_url) as opened:
-            fact_writes.write_trial_results(opened, {sweep_id: rows})
+        fact_writes.write_trial_results(opened, {sweep_id: rows})
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
         with session(database_url) as opened:

@@ -24,7 +24,7 @@ from tilewatch.db.worker_reads import steps
 from tilewatch.kernels.compiling.store import CubinStore, folder
 from tilewatch.kernels.device import gpus
 from tilewatch.kernels.results import RunResult, TrialResult
-from tilewatch.worker import run_job
+from tilewatch.worker import metrics, run_job
 from tilewatch.worker.context import Context
 from tilewatch.worker.gpu import healthy_gpu
 from tilewatch.worker.gpu.simulated import SimulatedGpu
@@ -295,7 +295,10 @@ def bench(db_session: Session, database_url: str, tmp_path: Path, monkeypatch: p
 
 def test_what_compiled_is_measured_and_the_run_is_judged(bench: Bench) -> None:
     bench.know("ok", "timeout", "ok", "ok")
+    took_s = metrics.SWEEP_SECONDS.labels("b200")._sum
+    before_s = took_s.get()
     (judge,) = bench.measure(ships={"tile_m": 64})
+    assert took_s.get() - before_s == 30.0
     (sweep,) = bench.asked
     ids = [each for each, number in zip(bench.planned.config_ids, range(4), strict=True) if number != 1]
     assert [each.config_id for each in sweep.configs] == sorted(ids)
