@@ -389,7 +389,10 @@ def test_a_batch_compiles_what_is_missing_and_writes_it_a_few_at_a_time(
     monkeypatch.setattr(compile_step, "CHUNK", 2)
     monkeypatch.setattr(compile_step, "compile_each", lambda work, items, _: ((item, work(item)) for item in items))
     bench.know(bench.keys[1], stored={"status": "ok"})
+    took_s = metrics.COMPILE_SECONDS.labels("ok")._sum
+    before_s = took_s.get()
     assert bench.run(0, 1, 2, 3, threads=threads) == []
+    assert took_s.get() - before_s == 2.0
     assert bench.progress == progress
     assert bench.asked == [
         (LIBRARY, "gemm_fp8", f"p{each}", {"number": each}, "sm_100", bench.keys[each]) for each in (0, 2, 3)
@@ -423,6 +426,8 @@ def test_batches_spread_slow_neighbours() -> None:
     assert [len(batch) for batch in batches] == [9, 8, 8]
     assert [each.params["tile"] for each in batches[0][:3]] == [0, 3, 6]
     assert max(map(len, split(codes("large", 500)))) == BATCH
+    assert [len(batch) for batch in split(codes("large", 11))] == [6, 5], "a killed worker loses ten configs at most"
+    assert [len(batch) for batch in split(codes("large", 10))] == [10]
     assert split([]) == []
 
 
