@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from tests.db.fixtures import one_commit
@@ -14,7 +14,7 @@ from tests.worker.fixtures import run_result
 from tilewatch.configs import config_sha256
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Job, Measurement, Run, Trial
+from tilewatch.db.models import Job, Measurement, Run, Sweep, Trial
 from tilewatch.db.worker_reads import tried_configs
 from tilewatch.db.worker_reads.tried_configs import TriedState
 from tilewatch.kernels.results import TrialResult
@@ -91,6 +91,7 @@ class Delivery:
 
 @pytest.fixture
 def delivery(db_session: Session) -> Delivery:
+    one_commit.submit(db_session, "an earlier night")
     planned = one_commit.submit(db_session)
     rows = [one_commit.compiled(key) for key in planned.code_keys[:3]]
     fact_writes.add_compilations(db_session, rows)
@@ -129,13 +130,25 @@ def test_a_run_is_written_with_its_trials_and_measurements(
     found = {each.implementation: each for each in db_session.scalars(select(Measurement))}
     assert {name: each.config_id for name, each in found.items()} == {"double": first, "deepgemm": None}
     assert found["double"].detail.keys() >= {"rounds", "missing"}
-    trials = {each.config_id: each for each in db_session.scalars(select(Trial))}
+    of_sweep = select(Trial).where(Trial.sweep_id == delivery.sweep_id)
+    trials = {each.config_id: each for each in db_session.scalars(of_sweep)}
     assert {config_id: each.status for config_id, each in trials.items()} == {
         first: "timed", second: "timed", third: "wrong", fourth: "waiting",
     }  # fmt: skip
     wrong, timed = trials[third], trials[first]
     assert (wrong.samples_us, wrong.median_us, wrong.error, wrong.failure) == (None, None, 0.5, "largest error 0.5")
     assert (timed.samples_us, timed.median_us, timed.error, timed.failure) == ([100.0, 100.2, 99.9], 100.0, 1e-7, None)
+
+
+def test_a_run_of_a_space_with_a_short_list_has_a_certificate(db_session: Session, delivery: Delivery) -> None:
+    space = {"listed": list(delivery.ids.values())[:2], "rest": 5}
+    db_session.execute(update(Sweep).where(Sweep.id == delivery.sweep_id).values(space=space))
+    run_id = write_run.write(db_session, delivery.sweep_id, delivery.spooled.result, delivery.ids)
+    assert run_id != delivery.sweep_id
+    details = db_session.execute(select(Measurement.role, Measurement.detail)).all()
+    (certificate,) = [detail["certificate"] for role, detail in details if role == "kernel"]
+    assert (certificate["first_run"], certificate["space"], certificate["untried"]) == (run_id, 7, 4)
+    assert ["certificate" in detail for role, detail in details if role == "baseline"] == [False]
 
 
 def count_runs(session: Session) -> int:
