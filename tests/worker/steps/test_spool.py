@@ -90,18 +90,23 @@ def test_a_run_is_on_disk_with_its_name_before_the_worker_goes_on(
 ) -> None:
     """A power cut would take what only the memory of the machine has: the file, or its new name."""
     synced: list[tuple[bool, list[str]]] = []
+    folder = tmp_path / "home" / "spool"
 
     def sync(handle: int) -> None:
-        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), [each.suffix for each in tmp_path.glob("*/*")]))
+        status = os.fstat(handle)
+        assert status.st_size > 0
+        synced.append((stat.S_ISDIR(status.st_mode), [each.suffix for each in folder.iterdir()]))
 
     monkeypatch.setattr(os, "fsync", sync)
-    file = spool.keep(tmp_path / "spool", Spooled(7, "manual:x", run_result.result()))
+    open_before = len(os.listdir("/proc/self/fd"))
+    file = spool.keep(folder, Spooled(7, "manual:x", run_result.result()))
+    assert len(os.listdir("/proc/self/fd")) <= open_before
     assert synced == [(False, [".making"]), (True, [".json"])]
-    assert file.name == f"job-7-{os.getpid()}-20261101T030000000000.json"
-    assert spool.list_refused(tmp_path / "spool") == []
-    (file.parent / "job-8.refused").touch()
-    assert spool.list_refused(tmp_path / "spool") == [tmp_path / "spool" / "job-8.refused"]
-    assert spool.list_waiting(tmp_path / "spool") == [file]
+    assert file == folder / f"job-7-{os.getpid()}-20261101T030000000000.json"
+    assert spool.list_refused(folder) == []
+    (folder / "job-8.refused").touch()
+    assert spool.list_refused(folder) == [folder / "job-8.refused"]
+    assert spool.list_waiting(folder) == [file]
 
 
 def test_a_half_written_file_is_not_left_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
