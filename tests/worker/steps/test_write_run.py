@@ -67,16 +67,19 @@ def test_a_certificate_keeps_the_largest_lead_over_the_short_list(
     assert made.ahead_before == (certificate or {"ahead": 0.0})["ahead"]
 
 
-@pytest.mark.parametrize("looks", [[], [0.0, 0.02], [0.0, 0.005, 0.02, 0.05]])
+@pytest.mark.parametrize("looks", [[], [0.0, 0.02], [*[0.0] * 10, 0.008, 0.015, 0.02, 0.05]])
+@pytest.mark.parametrize(("listed", "ahead"), [(128, 0.0), (256, 0.02)])
 def test_a_certificate_bounds_the_chance_of_one_and_of_three_per_cent(
-    db_session: Session, monkeypatch: pytest.MonkeyPatch, looks: list[float]
+    db_session: Session, monkeypatch: pytest.MonkeyPatch, looks: list[float], listed: int, ahead: float
 ) -> None:
     sweep_id = one_commit.submit(db_session).sweep_id
     wanted: list[dict[str, Any]] = []
     monkeypatch.setattr(tried_configs, "list_full_looks", lambda _, facts: wanted.append(facts) or looks)
-    made = certify(db_session, sweep_id, 7, TriedState(BEFORE, [256], 10, 6), run_result.result(), IDS)
-    assert (made.looks, made.ahead) == (len(looks), 0.02)
-    assert (made.chance_1, made.chance_3) == (0.4, bound_chance(0.03, 0.4, 0.02, looks)), "2 % were found already"
+    state = TriedState({**BEFORE, "ahead": ahead}, [listed], 10, 6)
+    made = certify(db_session, sweep_id, 7, state, run_result.result(), IDS)
+    assert (made.looks, made.ahead) == (len(looks), ahead)
+    assert made.chance_1 == bound_chance(0.01, 0.4, ahead, looks)
+    assert made.chance_3 == bound_chance(0.03, 0.4, ahead, looks)
     assert [each["kernel"] for each in wanted] == ["gemm_fp8"]
 
 
