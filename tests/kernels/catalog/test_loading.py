@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import linecache
 import sys
 from pathlib import Path
 
@@ -128,6 +129,33 @@ def test_the_line_of_an_error_is_the_innermost_of_the_file(tmp_path: Path) -> No
     assert first.endswith("ZeroDivisionError: integer division or modulo by zero (line 2)")
     assert second.startswith("library file syntax.py does not load: SyntaxError: '(' was never closed")
     assert second.endswith("(line 2)")
+
+
+def test_a_folder_may_have_no_kernel_but_not_no_file(tmp_path: Path) -> None:
+    assert load(write(tmp_path, empty="KERNELS = ()")) == {}
+    (tmp_path / "none").mkdir()
+    with pytest.raises(LibraryError, match=r"/none holds no watch file and no library file \(\*\.py\)$"):
+        load(write(tmp_path / "none", _own="1 // 0"))
+
+
+def test_a_path_of_the_project_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.tilewatch]\npath = ["src"]\n')
+    with pytest.raises(LibraryError, match=r"\[tool\.tilewatch\] has the path 'src', which is not a folder$"):
+        load(write(tmp_path, ops=WATCH))
+    (tmp_path / "src").mkdir()
+    (operator,) = load(write(tmp_path, ops=WATCH)).values()
+    assert (operator.kernel.name, operator.file, find_first_line(operator)) == ("norm", "ops.py", 4)
+
+
+def test_the_source_of_a_kernel_is_that_of_the_folder_that_was_loaded_last(tmp_path: Path) -> None:
+    """Files of all commits have the same names, and cuTile reads a kernel's source by name."""
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+        write(folder, double=f"{SOURCE}# {folder.name}\n")
+    for folder in (*folders, folders[0]):
+        load(folder)
+        assert linecache.getlines("watched_library/double.py")[-1] == f"# {folder.name}\n"
 
 
 def test_an_interrupt_is_no_mistake_of_a_file(tmp_path: Path) -> None:
