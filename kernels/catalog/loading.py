@@ -239,7 +239,6 @@ def _run_file(
     try:
         if project is None:
             source = importlib.util.decode_source(content)
-            give_to_inspect(name, source)
             refuse_imports(source)
             code = compile(source, name, "exec")
         else:
