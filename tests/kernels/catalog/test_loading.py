@@ -147,6 +147,17 @@ def test_a_path_of_the_project_that_is_no_folder_is_named(tmp_path: Path) -> Non
     assert (operator.kernel.name, operator.file, find_first_line(operator)) == ("norm", "ops.py", 4)
 
 
+def test_an_operator_that_another_watch_file_imports_is_declared_once(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.tilewatch]\npath = ["watch"]\n')
+    (tmp_path / "watch").mkdir()
+    write(tmp_path / "watch", norms=WATCH, scales=f"from norms import norm\n{WATCH.replace('norm', 'scale')}")
+    assert {name: each.file for name, each in load(tmp_path / "watch").items()} == {
+        "norm": "norms.py",
+        "scale": "scales.py",
+    }
+    assert list_failures(tmp_path / "watch") == ()
+
+
 def test_the_source_of_a_kernel_is_that_of_the_folder_that_was_loaded_last(tmp_path: Path) -> None:
     """Files of all commits have the same names, and cuTile reads a kernel's source by name."""
     folders = [tmp_path / name for name in "ab"]
