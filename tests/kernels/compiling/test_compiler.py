@@ -9,8 +9,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -20,12 +22,15 @@ from tilewatch import processes
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildHung, ChildProcess
+from tilewatch.kernels.compiling import compiler as compiler_module
 from tilewatch.kernels.compiling.compile_children import BuildError, CompileChildren
 from tilewatch.kernels.compiling.compiler import CodeIdentity, Compiler
+from tilewatch.kernels.compiling.local_cubins import LocalCubins
 from tilewatch.kernels.compiling.store import CubinStore, StoreError, folder
 from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.library import FOLDER as LIBRARY
 from tilewatch.kernels.library_errors import LibraryError, PackageMissing
+from tilewatch.kernels.results import Compiled, StaticFacts
 from tilewatch.kernels.toolchains.versions import compiler_version
 
 FOREIGN = Path(__file__).parents[1] / "watching" / "fixtures" / "foreign_repository"
@@ -525,7 +530,54 @@ def test_an_outcome_in_an_object_store_is_not_made_again_if_it_is_final(
     with Compiler(url) as compiler:
         outcome = compiler.compile(*ARGUMENTS)
     assert outcome.reused is reused
+    if reused:
+        assert (outcome.compile_s, outcome.cpu_s) == (stored["compile_s"], stored["cpu_s"])
     assert outcome.failure == (stored["failure"] if reused else "the compiler process died: SIGKILL")
+
+
+def test_a_process_that_dies_while_the_disk_is_full_is_no_config_s_fault(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> NoReturn:
+        raise StoreError("no space is left")
+
+    monkeypatch.setattr(compiler_module, "require_room", refuse)
+    monkeypatch.setattr(CompileChildren, "find_tracer", lambda *_: MadeChild(traced=7))
+    with Compiler(store) as compiler, pytest.raises(StoreError, match="no space is left"):
+        compiler.compile(*ARGUMENTS)
+
+
+def test_an_outcome_has_the_times_and_facts_that_the_process_answers(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[LocalCubins] = []
+    facts = {name: number for number, name in enumerate(StaticFacts.__dataclass_fields__)} | {"remarks": [{"line": 7}]}
+    answer: dict[str, object] = {"status": "ok", "compile_s": 2.5, "cpu_s": 1.5, "content_key": "aa1"}
+    more = {"code_sha256": "hash", "symbol": "gemm", "facts": facts}
+    monkeypatch.setattr(LocalCubins, "send", lambda own: sent.append(own))
+    monkeypatch.setattr(Compiler, "_ask_tracer", lambda *_: TRACED)
+    monkeypatch.setattr(Compiler, "_ask_compiler", lambda *_: answer)
+    with Compiler(store) as compiler:
+        plain = compiler.compile(*ARGUMENTS)
+        answer |= {**more, "reused": True}
+        whole = compiler.compile(*ARGUMENTS)
+        of_both = ("ok", compiler.version, "sm_90", 2.5, 1.5)
+    assert len(sent) == 2
+    assert plain == Compiled(*of_both, False, content_key="aa1")  # type: ignore[arg-type]
+    assert whole.facts is not None
+    assert (whole.facts.registers, whole.facts.remarks) == (0, ({"line": 7},))
+    assert replace(whole, facts=None) == Compiled(*of_both, True, None, "aa1", "hash", "gemm")  # type: ignore[arg-type]
+
+
+def test_a_compiler_that_closes_ends_its_processes_and_their_folders(store: str) -> None:
+    done: list[str] = []
+    compiler: Any = Compiler(store)
+    compiler._children = SimpleNamespace(close=lambda: done.append("close"), kill=lambda: done.append("kill"))
+    compiler._cubins = SimpleNamespace(close=lambda: done.append("folders"))
+    compiler.kill()
+    with compiler:
+        assert done == ["kill"]
+    assert done == ["kill", "close", "folders"]
 
 
 def test_a_compiler_is_named_with_its_limits(store: str) -> None:
