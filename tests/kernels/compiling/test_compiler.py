@@ -535,6 +535,48 @@ def test_an_outcome_in_an_object_store_is_not_made_again_if_it_is_final(
     assert outcome.failure == (stored["failure"] if reused else "the compiler process died: SIGKILL")
 
 
+@pytest.mark.parametrize(
+    ("code_key", "compiler", "found"),
+    [("key", None, True), ("other", None, False), (None, None, False), ("key", "cuda-tile 9", False)],
+)
+def test_code_that_another_machine_traced_is_compiled_where_a_package_is_missing(
+    store: str, monkeypatch: pytest.MonkeyPatch, code_key: str | None, compiler: str | None, found: bool
+) -> None:
+    missing, tracing = MadeChild(package_missing="no torch"), MadeChild(traced=TRACED)
+    compiling = MadeChild(error="the code was found")
+    monkeypatch.setattr(CompileChildren, "find_compiler", lambda *_: compiling)
+    with Compiler(store) as opened:
+        monkeypatch.setattr(CompileChildren, "find_tracer", lambda *_: tracing)
+        assert opened.trace(*ARGUMENTS, code_key="key") == TRACED
+        assert tracing.asked["ask"] == "trace"
+        named = {"library": str(LIBRARY), "kernel": "gemm_fp8", "problem": PROBLEM, "config": config(), "arch": "sm_90"}
+        assert {name: tracing.asked[name] for name in named} == named
+        monkeypatch.setattr(CompileChildren, "find_tracer", lambda *_: missing)
+        if compiler is not None:
+            monkeypatch.setattr(Compiler, "_read_toolchain_version", lambda _: compiler)
+        with pytest.raises(BuildError if found else PackageMissing) as raised:
+            opened.compile(*ARGUMENTS, code_key=code_key)
+    assert {name: missing.asked[name] for name in named} == named
+    if isinstance(raised.value, PackageMissing):
+        assert raised.value.compiler == (None if code_key is None else compiler or compiler_version())
+    else:
+        assert compiling.asked["traced"] == TRACED
+
+
+@pytest.mark.parametrize("wanted", [None, compiler_version(), "cuda-tile 9"])
+@pytest.mark.parametrize("traced", [compiler_version(), "cuda-tile 9"])
+def test_code_is_traced_for_the_compiler_that_asks(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str | None, traced: str
+) -> None:
+    """Whoever asked would not find another compiler's code, and would ask again."""
+    child = MadeChild(traced={**TRACED, "compiler": traced})
+    monkeypatch.setattr(CompileChildren, "find_tracer", lambda *_: child)
+    right = traced == (wanted or compiler_version())
+    with Compiler(store) as compiler, contextlib.nullcontext() if right else pytest.raises(BuildError, match="traced"):
+        compiler.trace(*ARGUMENTS, code_key="key", compiler=wanted)
+    assert len(list(tmp_path.rglob("*.recorded"))) == right
+
+
 def test_a_process_that_dies_while_the_disk_is_full_is_no_config_s_fault(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
