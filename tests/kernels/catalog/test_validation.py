@@ -145,12 +145,27 @@ def test_problems_and_baselines_are_known(double: LibraryKernel) -> None:
         assert said.startswith(f"there is no baseline '{name}'; {hint}")
 
 
+def test_a_reference_computes_what_the_kernel_writes(double: LibraryKernel) -> None:
+    arrays = (X, replace(Y, name="b"), replace(Y, name="a"))
+    references = (
+        lambda inputs, xp: {"b": inputs, "a": xp},
+        lambda inputs, xp: {"b": inputs, "c": xp},
+    )
+    said = [
+        find_mistake(double, lambda loaded: validate_problem(loaded, PROBLEM), arrays=lambda _: arrays, reference=each)
+        for each in references
+    ]
+    assert said == [None, "`reference` gives b, c, but the kernel writes a, b"]
+
+
 def test_a_function_that_fails_is_named_with_what_there_is(double: LibraryKernel) -> None:
     def fail(problem: Problem, config: dict[str, int]) -> int:
         return problem.sizes["m"] + config["tile"]
 
     said = find_mistake(double, lambda loaded: call(loaded, "constants", PROBLEM, {"width": 64}), constants=fail)
     assert said == "`constants` asks for 'm'; its axes and sizes are n, width"
+    said = find_mistake(double, lambda loaded: call(loaded, "space", "sm_90"), space=lambda arch: {"sm_100": 1}[arch])
+    assert said == "`space` asks for 'sm_90'; its axes and sizes are "
     said = find_mistake(double, lambda loaded: call(loaded, "flops", PROBLEM), flops=lambda _: 1 // 0)
     assert said == "`flops` fails: ZeroDivisionError: integer division or modulo by zero"
 
