@@ -563,6 +563,20 @@ def test_code_that_another_machine_traced_is_compiled_where_a_package_is_missing
         assert compiling.asked["traced"] == TRACED
 
 
+def test_a_config_is_identified_by_its_code_and_its_launches(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracing, naming = MadeChild(traced=TRACED), MadeChild(content_key="code", launch_sha256="launches", failure="no")
+    monkeypatch.setattr(CompileChildren, "find_tracer", lambda _, library: tracing if library == str(LIBRARY) else None)
+    monkeypatch.setattr(CompileChildren, "find_compiler", lambda *_: naming)
+    with Compiler(store) as compiler:
+        assert compiler.identify(*ARGUMENTS) == CodeIdentity("code", "launches", "no")
+    assert (tracing.asked["ask"], tracing.asked["kernel"], tracing.asked["problem"]) == (
+        "identify",
+        "gemm_fp8",
+        PROBLEM,
+    )
+    assert (naming.asked["ask"], naming.asked["traced"]) == ("identify", TRACED)
+
+
 @pytest.mark.parametrize("wanted", [None, compiler_version(), "cuda-tile 9"])
 @pytest.mark.parametrize("traced", [compiler_version(), "cuda-tile 9"])
 def test_code_is_traced_for_the_compiler_that_asks(
