@@ -164,6 +164,9 @@ def test_a_function_that_fails_is_named_with_what_there_is(double: LibraryKernel
 
     said = find_mistake(double, lambda loaded: call(loaded, "constants", PROBLEM, {"width": 64}), constants=fail)
     assert said == "`constants` asks for 'm'; its axes and sizes are n, width"
+    said = find_mistake(double, lambda loaded: call(loaded, "grid", PROBLEM, {"tile": 64}, 1))
+    line = 1 + tiny_repository.SOURCE[: tiny_repository.SOURCE.index("grid=")].count("\n")
+    assert said == f"`grid` asks for 'width' (line {line}); its axes and sizes are n, tile"
     said = find_mistake(double, lambda loaded: call(loaded, "space", "sm_90"), space=lambda arch: {"sm_100": 1}[arch])
     assert said == "`space` asks for 'sm_90'; its axes and sizes are "
     said = find_mistake(double, lambda loaded: call(loaded, "flops", PROBLEM), flops=lambda _: 1 // 0)
@@ -205,6 +208,10 @@ def returned(inputs, xp):
         return {"y": 1}
     return {"z": 2}
 def beside(inputs, xp): return {"y": (lambda c, d: {"z": c})(1, 2)}
+def nested(inputs, xp): return {"y": (lambda inputs, xp: {"z": inputs})(1, 2)}
+def local(inputs, xp):
+    doubled = 2 * inputs
+    return {"y": doubled}
 def called(inputs, xp): return dict(y=1)
 def mixed(inputs, xp):
     return {"y": 1} if xp else {"z": 1}
@@ -224,6 +231,8 @@ def nothing(inputs, xp): pass
         ("other", None),
         ("returned", {"y", "z"}),
         ("beside", {"y"}),
+        ("nested", {"y"}),
+        ("local", {"y"}),
         ("called", None),
         ("mixed", None),
         ("computed", None),
