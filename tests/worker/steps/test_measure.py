@@ -32,7 +32,7 @@ from tilewatch.worker.gpu.sweep_to_measure import SweepToMeasure
 from tilewatch.worker.queue import follow_up
 from tilewatch.worker.queue.outage import NotNow
 from tilewatch.worker.settings import Settings
-from tilewatch.worker.steps import compile, measure
+from tilewatch.worker.steps import compile, measure, write_run
 from tilewatch.worker.submitting.submit import submit_nightly, submit_sweep
 
 
@@ -222,6 +222,9 @@ def test_a_gpu_that_is_not_there_leaves_the_job_to_another_worker(settings: Sett
     assert (job.state, job.attempt) == ("queued", 0)
 
 
+NEWER = "cuda-tile 1.9.0 cuda-tileiras 13.9.1 limit 15s 1.25GiB"
+
+
 @dataclass
 class Bench:
     """A sweep of four configs on record, its measure job, and a GPU that a test makes."""
@@ -290,11 +293,12 @@ def bench(db_session: Session, database_url: str, tmp_path: Path, monkeypatch: p
         yield SimpleNamespace(backend=SimpleNamespace(measure=measure_sweep), gpu="own GPU", times_ill=2)
 
     monkeypatch.setattr(measure, "use_gpu", use_gpu)
+    monkeypatch.setattr(write_run, "WRITE_S", 0.0)
     return made
 
 
 def test_what_compiled_is_measured_and_the_run_is_judged(bench: Bench) -> None:
-    bench.know("ok", "timeout", "ok", "ok")
+    bench.know("ok", "timeout", "ok", "ok", compiler=NEWER)
     took_s = metrics.SWEEP_SECONDS.labels("b200")._sum
     before_s = took_s.get()
     (judge,) = bench.measure(ships={"tile_m": 64})
@@ -311,14 +315,14 @@ def test_what_compiled_is_measured_and_the_run_is_judged(bench: Bench) -> None:
     timed = ("timed", None)
     assert bench.list_trials() == [timed, ("not_compiled", "no: timeout"), timed, timed]
     (run,) = bench.list_runs()
-    assert run.toolchain == run_result.result().toolchain
+    assert run.toolchain == run_result.result().toolchain, "what is installed here"
     assert list(bench.context.spool.iterdir()) == []
     assert bench.measure() == [judge], "an earlier attempt wrote the run"
     assert len(bench.asked) == 1
 
 
 def test_a_run_has_the_versions_of_the_toolchain_that_compiled_it(bench: Bench) -> None:
-    bench.know(*["ok"] * 4, compiler="cuda-tile 1.9.0 cuda-tileiras 13.9.1 limit 15s 1.25GiB")
+    bench.know(*["ok"] * 4, compiler=NEWER)
     bench.measure(toolchain="next")
     (run,) = bench.list_runs()
     assert run.toolchain["cuda-tile"] == "1.9.0"
