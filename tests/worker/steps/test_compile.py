@@ -436,6 +436,7 @@ def test_one_problem_is_compiled_before_the_next_and_small_ones_share_a_batch() 
     assert [{each.problem for each in batch} for batch in batches] == [
         {"first"}, {"first"}, {"first"}, {"second", "third"}, {"fourth"}, {"fourth"},
     ]  # fmt: skip
+    assert [len(batch) for batch in split([*codes("first", 6), *codes("second", 4), *codes("third", 1)])] == [10, 1]
     assert sum(map(len, batches)) == 43
     assert max(map(len, batches)) <= BATCH
 
