@@ -245,7 +245,7 @@ def test_a_wide_sweep_tries_the_whole_space(settings: Settings, context: Context
 @pytest.mark.parametrize(
     ("drivers", "compilers", "repository", "source"),
     [
-        ({"580.95", "590.1"}, {"cuda-tile 1.7"}, "watched", "source"),
+        ({"580.95", "590.1"}, {"cuda-tile 1.7", "cuda-tile 1.8"}, "watched", "source"),
         (set(), set(), "watched", "source"),
         ({"590.580"}, {"cuda-tile 1.7"}, "watched", ""),
         ({"580.95"}, {"cuda-tile 1", "cuda-tile 1.8"}, "watched", ""),
