@@ -242,7 +242,8 @@ class Bench:
             row = one_commit.compiled(code_key, compiler=compiler)
             fact_writes.add_compilations(self.opened, [row])
             if status != "lost":
-                self.store.put(str(row["content_key"]), {"status": status, "failure": f"no: {status}"}, b"cubin")
+                failure = {} if status == "ok" else {"failure": f"no: {status}"}
+                self.store.put(str(row["content_key"]), {"status": status, **failure}, b"cubin")
         fact_writes.attach_compilations(self.opened, compiler=compiler, submission_id=self.planned.submission_id)
         self.opened.commit()
 
