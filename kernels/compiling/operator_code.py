@@ -85,7 +85,7 @@ def _hash_launched_code(launch: NamedLaunch, outcome: Mapping[str, Any]) -> str:
 def _zip(files: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in files.items():
+        for name, content in sorted(files.items()):
             archive.writestr(zipfile.ZipInfo(name), content)  # dated 1980, so that equal code gives equal bundles
     return out.getvalue()
 

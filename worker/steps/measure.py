@@ -115,9 +115,10 @@ def _with_cubins(
             "`tilewatch submit sweep` of this commit compiles them again, then `tilewatch retry` measures"
         )
     failed = [each for each in compiled if outcomes[each.content_key]["status"] != "ok"]
-    with session(database_url) as opened:
+    if failed:
         rows = [not_compiled(each, outcomes[each.content_key]) for each in failed]
-        fact_writes.write_trial_results(opened, {sweep_id: rows})
+        with session(database_url) as opened:
+            fact_writes.write_trial_results(opened, {sweep_id: rows})
     here = [each for each in compiled if outcomes[each.content_key]["status"] == "ok"]
     if not here:
         with session(database_url) as opened:
