@@ -96,7 +96,7 @@ class LastSweep:
 
 def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> list[str]:
     """Lists the GPU models that have a worker or a measured run, within RETIRED_AFTER if `lately`."""
-    workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
+    workers = select(Worker.gpu_model)
     # A worker that restarts has no row for seconds, so its runs count too.
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
     if lately:
@@ -217,7 +217,7 @@ def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
     sentence = func.concat_ws(": ", func.format("compile job %s ended as %s", Job.id, Job.state), Job.failure)
     of_kernel = (Job.submission_id == facts.submission_id, Job.payload["kernel"].astext == facts.kernel)
     query = select(sentence).where(Job.kind == "compile", *of_kernel, Job.state.in_(ENDED_SHORT)).order_by(Job.id)
-    return session.scalars(query.limit(1)).first()
+    return session.scalars(query).first()
 
 
 def find_compile_failure(session: Session, sweep_id: int) -> str | None:
@@ -286,8 +286,7 @@ def list_measured_together(session: Session, submission_id: int) -> list[tuple[s
 def is_any_due(session: Session, queues: Collection[str]) -> bool:
     """Returns whether one of these queues has a job that may be claimed now."""
     is_due = or_(Job.not_before.is_(None), Job.not_before <= func.clock_timestamp())
-    query = select(Job.id).where(Job.state == "queued", Job.queue.in_(queues), is_due).limit(1)
-    return session.execute(query).first() is not None
+    return bool(session.scalar(select(exists().where(Job.state == "queued", Job.queue.in_(queues), is_due))))
 
 
 def find_measure_job(session: Session, job_id: int, key: str) -> MeasureJob | None:
