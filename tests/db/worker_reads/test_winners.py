@@ -214,11 +214,11 @@ def test_the_counters_of_the_newest_replay_of_the_same_code_replace_those_of_the
     ends = rows.commit(3), rows.commit(8)
     codes = [f"machine code of code 32 of {run.sweep_id}" for run in (good, bad)]
     of_codes: dict[str, Any] = {"good_code_sha256": codes[0], "bad_code_sha256": codes[1]}
-    counted: dict[float, Any] = {
+    counted: dict[float, dict[str, Any]] = {
         number: {"counters": {"good": {"l2": number}, "bad": {"l2": -number}}} for number in (1.0, 2.0)
     }
     for number in (1.0, 2.0):
-        rows.replay(*ends, **of_codes, **counted[number], id=90_000 + int(number))
+        rows.replay(*ends, **{**of_codes, **counted[number]}, id=90_000 + int(number))
     rows.replay(*ends, **of_codes, id=90_003)
     if other:
         rows.replay(*ends, **{**of_codes, **counted[1.0], "id": 90_004, **other})
