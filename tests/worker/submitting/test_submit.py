@@ -12,7 +12,7 @@ from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.models import Base, Commit, Job, Run, Submission, Sweep, Trial, Worker
+from tilewatch.db.models import Base, Check, Commit, Job, Run, Submission, Sweep, ToolchainReport, Trial, Worker
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
 from tilewatch.kernels import device
@@ -21,9 +21,12 @@ from tilewatch.kernels.contract import BadProblem
 from tilewatch.kernels.device import UnknownGpu
 from tilewatch.kernels.library_errors import NoConfigs
 from tilewatch.worker.context import Context
+from tilewatch.worker.git.clones import Clone
 from tilewatch.worker.git.commits import RepositoryError
+from tilewatch.worker.git.watched import WatchedRepository
 from tilewatch.worker.settings import EVERY_KERNEL, Settings
-from tilewatch.worker.submitting.submit import NothingToSubmit, submit_nightly, submit_sweep
+from tilewatch.worker.submitting import submit
+from tilewatch.worker.submitting.submit import NothingToSubmit, Source, submit_nightly, submit_sweep
 from tilewatch.worker.submitting.submit_check import CheckAsked, submit_check
 from tilewatch.worker.submitting.submit_toolchains import ToolchainsAsked, submit_toolchains
 
@@ -233,6 +236,118 @@ def test_a_gpu_model_that_was_measured_lately_is_not_gone_while_its_worker_resta
         opened.execute(update(Run).values(finished_at=func.now() - steps.RETIRED_AFTER - dt.timedelta(hours=1)))
     with pytest.raises(NothingToSubmit, match="no GPU worker was here lately"):
         submit_nightly(retired, night=NIGHT)
+
+
+@pytest.mark.parametrize(
+    ("is_added", "is_named", "kernels", "priority", "listed"),
+    [
+        (True, False, ("double",), Priority.NIGHTLY, None),
+        (False, True, ("double",), Priority.NIGHTLY, ("double",)),
+        (False, False, (EVERY_KERNEL,), Priority.BACKFILL, None),
+    ],
+)
+def test_what_somebody_added_is_submitted_whole_and_before_what_nobody_chose(
+    settings: Settings,
+    is_added: bool,
+    is_named: bool,
+    kernels: tuple[str, ...],
+    priority: Priority,
+    listed: tuple[str, ...] | None,
+) -> None:
+    settings = settings.model_copy(update={"kernels": kernels})
+    if not is_named:
+        settings.__pydantic_fields_set__.discard("repository")
+    clone = Clone("named", "https://example.org/named.git", settings.clones) if is_added else None
+    source = Source(WatchedRepository("named", settings.repository, "main", clone), None, "library")
+    assert submit._choose_priority(settings, source) == priority
+    assert source.list_kernels(settings) == listed
+    assert source.words == (" of named" if is_added else "")
+
+
+@pytest.mark.parametrize(("removed", "words"), [(0, ""), (2, "; 2 measured commits left main, which was rewritten")])
+def test_measured_commits_that_left_the_branch_are_counted(settings: Settings, removed: int, words: str) -> None:
+    source = WatchedRepository("named", settings.repository, "main")
+    assert submit._describe_rewrite(source, removed) == words
+
+
+def test_a_named_kernel_is_swept_once_for_each_model_whatever_the_setting_lists(settings: Settings) -> None:
+    few = settings.model_copy(update={"kernels": ("add",)})
+    submitted = submit_sweep(few, "double", "1024", gpus=("h200", "sim", "h200"), once="a request")
+    assert len(submitted.submission_ids) == 2
+    assert submitted.sentence.startswith("submitted a sweep of double on 1024 for ")
+    assert submitted.sentence.endswith(" on h200, sim; static facts only for h200, without a GPU worker")
+    again = submit_sweep(few, "double", "1024", gpus=("h200", "sim"), once="a request")
+    assert (again.created, again.submission_ids) == (False, submitted.submission_ids)
+    assert again.sentence.endswith(" was submitted before, for h200, sim")
+    wide = submit_sweep(few, "double", "1024", gpus=("h200",), wide=True)
+    assert wide.sentence.startswith("submitted a wide sweep of double on 1024 for ")
+    with session(settings.connection().database_url) as opened:
+        rows = opened.execute(select(Submission.gpu_model, Submission.measure, Submission.reason, Submission.night))
+        wanted = [("h200", False, "manual", None), ("sim", True, "manual", None)]
+        assert sorted(map(tuple, rows))[1:] == wanted
+        assert set(opened.scalars(select(Sweep.problem))) == {"1024"}
+        assert set(opened.scalars(select(Job.priority))) == {Priority.MANUAL}
+
+
+def test_a_check_is_submitted_once_with_all_that_was_asked(settings: Settings) -> None:
+    base = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
+    head = tiny_repository.commit(settings.repository, "Triple numbers", factor=3)
+    asked = CheckAsked("HEAD~1", "HEAD", kernel="double", gpus=("sim",), fail_over=0.02)
+    submitted = submit_check(settings, "ada", asked)
+    assert (submitted.created, submitted.gpu_models, submitted.new_check_ids) == (True, ("sim",), submitted.check_ids)
+    between = f"{base[:10]}..{head[:10]}"
+    assert submitted.sentence == f"submitted the check of {between} (Triple numbers) on sim"
+    with session(settings.connection().database_url) as opened:
+        check, job = opened.scalars(select(Check)).one(), opened.scalars(select(Job)).one()
+    assert (check.base_sha, check.head_sha, check.head_subject) == (base, head, "Triple numbers")
+    assert (check.repository, check.gpu_model, check.kernel) == ("watched", "sim", "double")
+    assert (check.fail_over, check.who) == (0.02, "ada")
+    assert (job.key, job.kind, job.queue) == (f"check:{check.id}:prepare", "prepare_check", "compile")
+    assert (job.subject, job.check_id) == (f"check {check.id}: {between} on sim", check.id)
+    assert (job.payload["repository"], job.payload["library"]) == ("watched", "library")
+    assert (job.priority, job.sent_at is None) == (Priority.MANUAL, False)
+    again = submit_check(settings, "grace", asked)
+    assert (again.created, again.check_ids, again.new_check_ids) == (False, submitted.check_ids, ())
+    assert again.sentence == f"found, submitted before, the check of {between} (Triple numbers) on sim"
+    assert messages(settings, "compile") == 1
+
+
+def test_a_comparison_of_toolchains_names_all_that_was_asked(settings: Settings) -> None:
+    asked = ToolchainsAsked(("installed", "next"), gpus=("h200", "b200", "h200"), archs=("sm_120", "sm_90"))
+    first = submit_toolchains(settings, asked)
+    head = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
+    words = f"the comparison of installed with next at {head[:10]} on h200, b200"
+    assert first.sentence == f"submitted {words}"
+    assert submit_toolchains(settings, asked).sentence == f"found, being made already, {words}"
+    with session(settings.connection().database_url) as opened:
+        job, report = opened.scalars(select(Job)).one(), opened.scalars(select(ToolchainReport)).one()
+    assert (report.id, report.job_id, report.toolchains) == (first.report_id, job.id, ["installed", "next"])
+    assert (job.key, job.kind) == (f"toolchains:{report.id}:compile", "compile_toolchains")
+    assert (job.queue, job.priority, job.sent_at is None) == ("compile", Priority.MANUAL, False)
+    assert job.subject == f"report {report.id}: installed and next, compiling"
+    wanted = {
+        "report_id": report.id,
+        "toolchains": ["installed", "next"],
+        "sha": head,
+        "library": "library",
+        "gpus": ["h200", "b200"],
+        "archs": ["sm_90", "sm_100", "sm_120"],
+        "minutes": 10.0,
+        "retunes": True,
+        "fail_over": 0.01,
+    }
+    assert {name: job.payload.get(name) for name in wanted} == wanted
+    others = [replace(asked, minutes=5.0), replace(asked, retunes=False), replace(asked, kernels=("double",))]
+    others += [replace(asked, fail_over=0.02), replace(asked, gpus=("h200",)), replace(asked, archs=())]
+    reports = [submit_toolchains(settings, each).report_id for each in others]
+    assert len({first.report_id, *reports}) == 7
+    watched = settings.model_copy(update={"watch": ("b200", "h200", "gb200")})
+    alone = submit_toolchains(watched, ToolchainsAsked(("installed", "next"), kernels=("double",)))
+    assert alone.sentence.endswith(" on no GPU: the compilers alone")
+    with session(settings.connection().database_url) as opened:
+        last = opened.scalars(select(Job.payload).order_by(Job.id.desc())).first()
+    assert last is not None
+    assert (last["archs"], last["gpus"], last["kernels"]) == (["sm_100", "sm_90"], [], ["double"])
 
 
 def only_of(settings: Settings, arch: str) -> None:
