@@ -8,16 +8,18 @@ import threading
 import pytest
 from sqlalchemy import func, select, update
 
+from tests.db.fixtures.rows import Rows
 from tests.worker.fixtures import tiny_repository
 from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db.lifecycle import jobs
-from tilewatch.db.models import Commit, Config, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
+from tilewatch.db.models import Alarm, Commit, Config, Job, Measurement, Run, Submission, Sweep, Trial, Verdict
 from tilewatch.db.repository_names import name_of_branch
 from tilewatch.db.session import session
 from tilewatch.worker.context import Context
 from tilewatch.worker.git.commits import RepositoryError
+from tilewatch.worker.queue.dispatch import BrokerUnreachable
 from tilewatch.worker.settings import Settings
 from tilewatch.worker.submitting import schedule
 from tilewatch.worker.submitting.submit import NothingToSubmit, submit_backfill, submit_nightly, submit_sweep
@@ -198,3 +200,59 @@ def test_young_trials_keep_their_samples(settings: Settings, context: Context, d
     with session(context.database_url) as opened:
         opened.execute(update(Sweep).values(created_at=NOW - dt.timedelta(days=89)))
     assert schedule.prune(context.database_url, 90, NOW) == 0
+
+
+def test_samples_of_all_old_sweeps_go_batch_by_batch(database_url: str) -> None:
+    with session(database_url) as opened:
+        rows = Rows(opened)
+        night, configs = rows.night(), [rows.config(tile=tile) for tile in (32, 64)]
+        moments = [NOW - dt.timedelta(days=90, microseconds=1)] * (schedule.BATCH + 1) + [NOW - dt.timedelta(days=90)]
+        for number, created_at in enumerate(moments):
+            sweep = rows.sweep(night, problem=str(number), created_at=created_at)
+            for config in configs:
+                rows.trial(sweep, config, 9.0, samples_us=[9.0])
+    assert schedule.prune(database_url, 90, NOW) == 2 * (schedule.BATCH + 1)
+    with session(database_url) as opened:
+        left = select(func.count()).select_from(Trial).where(Trial.samples_us.is_not(None))
+        assert opened.scalar(left) == 2
+    assert schedule.prune(database_url, 90, NOW) == 0
+
+
+@pytest.mark.parametrize(("before", "is_due"), [(NIGHT - dt.timedelta(days=1), True), (NIGHT, False)])
+def test_a_night_that_was_submitted_is_not_missed(
+    settings: Settings, context: Context, before: dt.date, is_due: bool
+) -> None:
+    submit_nightly(settings, night=before)
+    sentences = schedule.catch_up(settings, at(9))
+    assert [" of 2026-11-20 " in sentence for sentence in sentences] == [True] * is_due
+    assert nights(context) == [before, NIGHT][: 1 + is_due]
+
+
+def test_a_night_that_fails_opens_an_alarm_that_the_next_one_closes(settings: Settings, context: Context) -> None:
+    file = settings.repository / "library" / "double.py"
+    whole = file.read_text()
+    file.write_text("import missing_package\n")
+    tiny_repository.git(settings.repository, "commit", "--quiet", "--all", "--message", "Break the library")
+    (failed,) = schedule.submit(settings, NIGHT)
+    assert failed.startswith("no nightly was submitted for watched: ")
+    assert nights(context) == []
+
+    def read_alarms() -> list[tuple[str, str, str, bool]]:
+        with session(context.database_url) as opened:
+            found = opened.scalars(select(Alarm).order_by(Alarm.id))
+            return [(each.kind, each.subject, each.detail, each.closed_at is None) for each in found]
+
+    assert read_alarms() == [("nightly_failed", "watched", failed, True)]
+    file.write_text(whole)
+    tiny_repository.git(settings.repository, "commit", "--quiet", "--all", "--message", "Mend the library")
+    (done,) = schedule.submit(settings, NIGHT)
+    assert done.startswith("submitted the nightly of 2026-11-20 for ")
+    assert [is_open for *_, is_open in read_alarms()] == [False]
+
+
+def test_a_broker_that_is_away_is_no_failed_night(settings: Settings, context: Context) -> None:
+    away = settings.model_copy(update={"broker_url": "redis://127.0.0.1:9/0"})
+    with pytest.raises(BrokerUnreachable):
+        schedule.submit(away, NIGHT)
+    with session(context.database_url) as opened:
+        assert opened.scalars(select(Alarm)).all() == []
