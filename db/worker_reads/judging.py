@@ -288,7 +288,7 @@ def list_points(session: Session, submission_ids: Sequence[int], origin: str) ->
 def count_points(session: Session, submission_ids: Sequence[int], origin: str) -> int:
     """Returns the number of points that `list_points` would list."""
     query = measured_runs(select(func.count())).where(*_are_points(submission_ids, origin))
-    return session.scalars(query).one()
+    return int(session.scalars(query).one())
 
 
 def _are_points(submission_ids: Sequence[int], origin: str) -> tuple[ColumnElement[bool], ...]:
