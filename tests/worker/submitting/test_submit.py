@@ -12,7 +12,19 @@ from tests.worker.fixtures.made_run import make_run
 from tests.worker.fixtures.worker_context import Drain
 from tilewatch.db import fact_writes
 from tilewatch.db.lifecycle.jobs import Priority
-from tilewatch.db.models import Base, Check, Commit, Job, Run, Submission, Sweep, ToolchainReport, Trial, Worker
+from tilewatch.db.models import (
+    Base,
+    Check,
+    Commit,
+    GpuModel,
+    Job,
+    Run,
+    Submission,
+    Sweep,
+    ToolchainReport,
+    Trial,
+    Worker,
+)
 from tilewatch.db.session import session
 from tilewatch.db.worker_reads import steps
 from tilewatch.kernels import device
@@ -313,13 +325,18 @@ def test_a_check_is_submitted_once_with_all_that_was_asked(settings: Settings) -
 
 
 def test_a_comparison_of_toolchains_names_all_that_was_asked(settings: Settings) -> None:
+    settings = settings.model_copy(update={"kernels": ("add",)})
     asked = ToolchainsAsked(("installed", "next"), gpus=("h200", "b200", "h200"), archs=("sm_120", "sm_90"))
     first = submit_toolchains(settings, asked)
     head = tiny_repository.git(settings.repository, "rev-parse", "HEAD").strip()
     words = f"the comparison of installed with next at {head[:10]} on h200, b200"
     assert first.sentence == f"submitted {words}"
     assert submit_toolchains(settings, asked).sentence == f"found, being made already, {words}"
+    assert messages(settings, "compile") == 1
     with session(settings.connection().database_url) as opened:
+        assert set(opened.scalars(select(GpuModel.slug))) == {"h200", "b200"}
+        fact_writes.add_gpu_model(opened, **device.SIMULATED.stored)
+        fact_writes.write_heartbeat(opened, "sim", kind="gpu", host="a", gpu_model="sim", toolchain={})
         job, report = opened.scalars(select(Job)).one(), opened.scalars(select(ToolchainReport)).one()
     assert (report.id, report.job_id, report.toolchains) == (first.report_id, job.id, ["installed", "next"])
     assert (job.key, job.kind) == (f"toolchains:{report.id}:compile", "compile_toolchains")
@@ -335,6 +352,7 @@ def test_a_comparison_of_toolchains_names_all_that_was_asked(settings: Settings)
         "minutes": 10.0,
         "retunes": True,
         "fail_over": 0.01,
+        "kernels": ["add"],
     }
     assert {name: job.payload.get(name) for name in wanted} == wanted
     others = [replace(asked, minutes=5.0), replace(asked, retunes=False), replace(asked, kernels=("double",))]
