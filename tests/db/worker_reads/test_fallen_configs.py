@@ -184,3 +184,5 @@ def test_an_alarm_concerns_the_series_of_its_own_submission(
     )  # fmt: skip
     assert fallen_configs.list_pairs_since(db_session, **{**named, **other}, measured=False) == []
     assert fallen_configs.list_pairs_since(db_session, **named, measured=True) == []
+    rows.run(sweeps[0])
+    assert fallen_configs.list_pairs_since(db_session, **named, measured=True) == [], "a sweep is no pair"
