@@ -288,7 +288,7 @@ def list_points(session: Session, submission_ids: Sequence[int], origin: str) ->
 def count_points(session: Session, submission_ids: Sequence[int], origin: str) -> int:
     """Returns the number of points that `list_points` would list."""
     query = measured_runs(select(func.count())).where(*_are_points(submission_ids, origin))
-    return int(session.scalars(query).one())
+    return int(session.scalar(query) or 0)
 
 
 def _are_points(submission_ids: Sequence[int], origin: str) -> tuple[ColumnElement[bool], ...]:
@@ -314,6 +314,7 @@ def list_expected_levels(session: Session, scope: Scope) -> list[ExpectedLevel]:
             RegressionSeries.gpu_model == scope.gpu_model,
             Run.origin == scope.origin,
         )
+        .order_by(RegressionSeries.id)
     )
     return [ExpectedLevel(**row._mapping) for row in session.execute(query)]
 
@@ -328,6 +329,7 @@ def find_regression_range(session: Session, regression_id: int) -> RegressionRan
         .join(bad, bad.id == Regression.bad_commit_id)
         .where(Regression.id == regression_id)
         .order_by(func.abs(RegressionSeries.size).desc(), RegressionSeries.id)
+        .limit(1)
     )
     return find_row(session, query, RegressionRange)
 

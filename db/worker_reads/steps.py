@@ -96,7 +96,7 @@ class LastSweep:
 
 def list_gpu_models_measured_here(session: Session, *, lately: bool = False) -> list[str]:
     """Lists the GPU models that have a worker or a measured run, within RETIRED_AFTER if `lately`."""
-    workers = select(Worker.gpu_model)
+    workers = select(Worker.gpu_model).where(Worker.gpu_model.is_not(None))
     # A worker that restarts has no row for seconds, so its runs count too.
     measured = select(Sweep.gpu_model).join(Run, Run.sweep_id == Sweep.id).where(Run.origin == "measured")
     if lately:
@@ -217,7 +217,7 @@ def find_stopped_compile(session: Session, facts: SweepFacts) -> str | None:
     sentence = func.concat_ws(": ", func.format("compile job %s ended as %s", Job.id, Job.state), Job.failure)
     of_kernel = (Job.submission_id == facts.submission_id, Job.payload["kernel"].astext == facts.kernel)
     query = select(sentence).where(Job.kind == "compile", *of_kernel, Job.state.in_(ENDED_SHORT)).order_by(Job.id)
-    return session.scalars(query).first()
+    return session.scalars(query.limit(1)).first()
 
 
 def find_compile_failure(session: Session, sweep_id: int) -> str | None:

@@ -134,6 +134,7 @@ def find_state(session: Session, sweep_id: int, run_id: int) -> TriedState | Non
         .join(this, is_series)
         .where(CERTIFICATE.has_key("first_run"), driver == DRIVER, has_same_code, has_same_space)
         .order_by(Run.finished_at.desc())
+        .limit(1)
     )
     certificate = session.scalar(same)
     first_run = run_id if certificate is None else certificate["first_run"]

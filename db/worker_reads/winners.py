@@ -239,6 +239,7 @@ def read_pair_facts(session: Session, good_run_id: int, bad_run_id: int) -> tupl
             Replay.counters.has_key("good"),
         )
         .order_by(Replay.id.desc())
+        .limit(1)
     )
     # The counters of one replay replace the counters of the runs, which are from different nights.
     counted = session.scalar(query)
