@@ -16,8 +16,8 @@ from tilewatch.db.lifecycle.jobs import Priority, UnsentJob
 from tilewatch.db.models import Job
 
 LEASE_S = 60.0
-OVER_S = -1.0
-"""A lease that ran out when it was given."""
+OVER_S = 0.0
+"""A lease that ran out when it was given. Had it ended before Postgres started, its owner might still renew it."""
 
 
 def _job(opened: Session, job_id: int) -> Job:
