@@ -19,16 +19,13 @@ from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.git import watched
 from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
 from tilewatch.worker.judging.beaten_list import open_list_alarms
-from tilewatch.worker.judging.night import Conclusion
+from tilewatch.worker.judging.night import RECORDED, Conclusion
 from tilewatch.worker.judging.night_context import OpenNight, open_night
 from tilewatch.worker.judging.other_causes import OtherCauses
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion, first_night, series_of
 from tilewatch.worker.judging.shipped_configs import ask_about_shipped
 from tilewatch.worker.queue.lease import Lease
 from tilewatch.worker.steps import write_spans
-
-RECORDED = "recorded"
-"""The origin of runs imported from a recording. They cannot be replayed, as their cubins are not in this store."""
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +103,7 @@ def _up_to_tonight(
         judge = None
         points = judging.list_points(opened, ids, scope.origin)
     if judge is None:
-        judge = ScopeJudge(night.series_by_first_night(nights, points), tonight.policy, replay_launches)
+        judge = night.start_judge(nights, points, tonight.policy, replay_launches, scope.origin)
         judge.replays = len(tonight.facts)
     by_night: dict[int, list[Point]] = {id_: [] for id_ in ids}
     for point in points:

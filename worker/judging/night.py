@@ -6,11 +6,15 @@ from math import expm1
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
+from tilewatch.worker.detection.policy import MOST, Policy, with_free_launches
 from tilewatch.worker.detection.replay_evidence import compute_log_ratios, estimate_pair
 from tilewatch.worker.detection.verdict import SeriesVerdict, VerdictName
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
 from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJudge, Series, SeriesQuestion, series_of
+
+RECORDED = "recorded"
+"""The origin of runs imported from a recording. They cannot be replayed, as their cubins are not in this store."""
 
 NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
 """The texts that precede the reason from the night's times alone, in the reason of an unconfirmed suspicion."""
@@ -26,7 +30,7 @@ class Conclusion:
     outcome: Outcome | None
 
 
-def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
+def _series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
     """Lists series in the order of their first nights, so that a new series comes last."""
     numbers = {night.submission_id: number for number, night in enumerate(nights)}
     first: dict[Series, int] = {}
@@ -34,6 +38,18 @@ def series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> l
         night = numbers[point.submission_id]
         first[series_of(point)] = min(night, first.get(series_of(point), night))
     return sorted(first, key=lambda series: (first[series], series))
+
+
+def start_judge(
+    nights: Sequence[Night], points: Sequence[Point], policy: Policy, replay_launches: int, origin: str
+) -> ScopeJudge:
+    """Returns a judge of the series of some nights, without any night yet.
+
+    Replays of recorded nights cost nothing, because they come with the recording. With the budget of a night on a GPU,
+    changes of 2 and 5 % were left undecided whose replays were there (the library's history, 2026-11-30)."""
+    if origin == RECORDED:
+        policy, replay_launches = with_free_launches(policy), MOST
+    return ScopeJudge(_series_by_first_night(nights, points), policy, replay_launches)
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:

@@ -68,7 +68,7 @@ def _rejudge_scope(
     history = History(session, watched.find_history(session, context, scope.repository), scope, nights)
     facts = judging.list_replays(session, scope, nights[0].position)
     points = judging.list_points(session, [each.submission_id for each in nights], scope.origin)
-    judge = ScopeJudge(night.series_by_first_night(nights, points), policy, context.replay_launches)
+    judge = night.start_judge(nights, points, policy, context.replay_launches, scope.origin)
     was = {each.run_id: each for each in verdicts}
     for each in nights:
         tonight = [point for point in points if point.submission_id == each.submission_id]

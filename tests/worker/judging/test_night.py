@@ -1,5 +1,6 @@
 """The order of the series of a scope, which numbers them, and the names of their machine code."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from tilewatch.db.worker_reads.winners import Winner
 from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.judging import night
 from tilewatch.worker.judging.commit_history import History
-from tilewatch.worker.judging.night import series_by_first_night
+from tilewatch.worker.judging.night import start_judge
 from tilewatch.worker.judging.scope_judge import KernelProblem, Launches, ScopeJudge, Series, SeriesQuestion
 
 NIGHTS = [Night(submission_id, submission_id, "ab" * 20, position) for position, submission_id in enumerate((7, 3, 5))]
@@ -22,18 +23,44 @@ def make_point(submission_id: int, problem: str) -> Point:
     return Point(submission_id, submission_id, "gemm", problem, "n1", "toolchain", 9.0, 8.9, 9.1, None, None)
 
 
+def list_problems(points: Sequence[Point]) -> list[str]:
+    return [problem for _, problem, _ in start_judge(NIGHTS, points, Policy(), 100, "measured").names]
+
+
 def test_a_series_is_numbered_by_its_first_night_in_whatever_order_its_points_come() -> None:
     points = [make_point(*each) for each in ((3, "b"), (5, "c"), (5, "a"), (7, "a"), (3, "a"), (5, "b"))]
-    assert [problem for _, problem, _ in series_by_first_night(NIGHTS, points)] == ["a", "b", "c"]
+    assert list_problems(points) == ["a", "b", "c"]
     of_first = [make_point(*each) for each in ((7, "b"), (3, "a"), (5, "b"))]
     for points in (of_first, of_first[::-1]):
-        assert [problem for _, problem, _ in series_by_first_night(NIGHTS, points)] == ["b", "a"]
+        assert list_problems(points) == ["b", "a"]
 
 
 def test_series_of_one_night_are_in_the_order_of_their_names() -> None:
     points = [make_point(3, problem) for problem in "cab"]
-    assert [problem for _, problem, _ in series_by_first_night(NIGHTS, points)] == ["a", "b", "c"]
-    assert series_by_first_night(NIGHTS, []) == []
+    assert list_problems(points) == ["a", "b", "c"]
+    assert list_problems([]) == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "asked", "least_launches"),
+    [("measured", 2, 3), ("recorded", 4, 48)],
+)
+def test_every_replay_of_recorded_new_code_is_asked_for(origin: str, asked: int, least_launches: int) -> None:
+    """A GPU has launches for some of the suspicions that new code raises. A recording has its replays already."""
+    names = [f"p{number}" for number in range(4)]
+    judge = start_judge(NIGHTS, [make_point(7, name) for name in names], Policy(), 7, origin)
+    launches: Counter[str] = Counter()
+
+    def answer(question: SeriesQuestion) -> Launches:
+        launches[question.series[1]] += question.launches
+        return Launches((100.0, 101.0) * 4, (100.1, 100.8) * 4)
+
+    for build, code in enumerate(("old", "new")):
+        points = [make_point(NIGHTS[build].submission_id, name) for name in names]
+        judge.add_night(NIGHTS[build].submission_id, build, points, {("gemm", name): code for name in names})
+        judge.settle(answer)
+    assert len(launches) == asked
+    assert min(launches.values()) >= least_launches
 
 
 SERIES: Series = ("gemm", "a", "n1")
