@@ -72,8 +72,14 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
     ratio, timed = metric.key == "ratio", metric.key != "time_us"
+    # A baseline does not depend on the commit, whose subject stands at the kernel's point. All texts of baselines took
+    # 0.5 MB of the site of all recordings (2026-11-30).
+    if kernel:
+        commits = _each(_commit, about, "sha", "subject", "author", "committed_at")
+    else:
+        commits = _each(lambda sha, day: f"{short_sha(sha)}, {day:%Y-%m-%d}", about, "sha", "committed_at")
     parts = [
-        ("<b>", _each(_commit, about, "sha", "subject", "author", "committed_at")),
+        ("<b>", commits),
         ("</b><br><b>", _each(plain_html, about, "implementation")),
         (": ", _each(metric.write, about, "value")),
         (" ", _each(lambda name: plain_html(label_baseline(name)), about, "baseline") if ratio else []),
@@ -83,9 +89,8 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
         (" of ", _each(lambda count: count_text(count, "sample"), about, "samples") if timed else []),
         ("<br>config ", _each_document(lambda params: plain_html(config_text(params or {})), about["params"])),
         ("<br>", _each(lambda origin, machine: f"{origin} on {plain_html(machine)}", about, "origin", "machine")),
-        (" (", _each(plain_html, about, "device_name")),
+        (", ", _each(_device, about, "machine", "device_name")),
         (", driver ", _each_document(lambda versions: plain_html(versions.get("driver") or ""), about["toolchain"])),
-        ("", [")"] * len(line)),
         (", ", ["while this GPU was quarantined" if ill else "" for ill in about["quarantined"]]),
         ("<br>measured ", list(map(_moment, about["measured_at"]))),
         ("<br>", _each(_verdict, about, "verdict", "reason") if kernel else []),
@@ -129,6 +134,11 @@ def to_html(lines: Sequence[str]) -> str:
 
 def _ratio(row: Mapping[Any, Any]) -> str:
     return f"{ratio_to(row['ratio'], row['baseline'])} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
+
+
+def _device(machine: str, device_name: str) -> str:
+    """Returns the GPU's name; "" if the machine's text ends with it."""
+    return "" if machine.endswith(device_name) else plain_html(device_name)
 
 
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:

@@ -56,9 +56,9 @@ def draw_line(line: pd.DataFrame, metric: Metric, along: Along, name: str, colou
         "marker": {
             "color": colour,
             "size": size + (2 if opened else 0),
-            "maxdisplayed": MOST_MARKS if dense and not ill.any() else 0,
             "symbol": np.where(ill, QUARANTINED, mark) if ill.any() else mark,
-            "line": {"width": 2 if opened else 0, "color": colour},
+            "line": {"width": 2 if opened else 0},
+            **({"maxdisplayed": MOST_MARKS} if dense and not ill.any() else {}),
         },
         "customdata": customdata,
         "hovertemplate": template,

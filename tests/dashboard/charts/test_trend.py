@@ -180,8 +180,8 @@ def test_no_number_goes_to_the_browser_as_bytes_which_plotly_draws_twice() -> No
 def test_of_many_marks_only_some_are_drawn_unless_one_of_them_is_a_warning() -> None:
     line = [point(i) for i in range(trend_lines.PLAIN + 1)]
     assert trend(*line).data[1].marker.maxdisplayed == trend_lines.MOST_MARKS
-    assert trend(*line[:-1], point(trend_lines.PLAIN, quarantined=True)).data[1].marker.maxdisplayed == 0
-    assert trend(*line[:3]).data[0].marker.maxdisplayed == 0
+    assert trend(*line[:-1], point(trend_lines.PLAIN, quarantined=True)).data[1].marker.maxdisplayed is None
+    assert trend(*line[:3]).data[0].marker.maxdisplayed is None
 
 
 def test_a_point_without_an_interval_is_left_out_of_the_band_and_a_line_without_any_has_none() -> None:
@@ -318,6 +318,22 @@ def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subje
         "0.900x",
     ):
         assert part in words
+
+
+def test_the_hover_of_a_baseline_names_its_commit_without_the_subject() -> None:
+    words = hover_text(named(trend(point(1), point(1, role="baseline", implementation="cublas")), "cublas"), 0)
+    assert "0000000100, 2026-11-20" in words
+    assert "Load" not in words
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [("node-1, NVIDIA B200", "on node-1, NVIDIA B200, driver"), ("node-1", "on node-1, NVIDIA B200, driver")],
+)
+def test_the_hover_names_a_gpu_once(machine: str, said: str) -> None:
+    words = hover_text(named(trend(point(1, machine=machine, device_name="NVIDIA B200")), "gemm_fp8"), 0)
+    assert said in words
+    assert words.count("NVIDIA B200") == 1
 
 
 def test_points_without_a_ratio_are_left_out_of_the_ratio() -> None:
