@@ -87,7 +87,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
         (" ", [_interval(low, high, metric) for low, high in zip(about["low"], about["high"], strict=True)]),
         ("<br>median ", _each(time_text, about, "median_us") if timed else []),
         (" of ", _each(lambda count: count_text(count, "sample"), about, "samples") if timed else []),
-        ("<br>config ", _each_document(lambda params: plain_html(config_text(params or {})), about["params"])),
+        ("<br>config ", _each_document(_config, about["params"])),
         ("<br>", _each(lambda origin, machine: f"{origin} on {plain_html(machine)}", about, "origin", "machine")),
         (", ", _each(_device, about, "machine", "device_name")),
         (", driver ", _each_document(lambda versions: plain_html(versions.get("driver") or ""), about["toolchain"])),
@@ -134,6 +134,11 @@ def to_html(lines: Sequence[str]) -> str:
 
 def _ratio(row: Mapping[Any, Any]) -> str:
     return f"{ratio_to(row['ratio'], row['baseline'])} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
+
+
+def _config(params: Mapping[str, Any] | None) -> str:
+    """Returns a config in words; "" for a baseline, which has none."""
+    return "" if params is None else plain_html(config_text(params))
 
 
 def _device(machine: str, device_name: str) -> str:

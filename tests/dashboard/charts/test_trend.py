@@ -321,9 +321,10 @@ def test_the_hover_names_commit_date_machine_and_driver_and_no_markup_of_a_subje
 
 
 def test_the_hover_of_a_baseline_names_its_commit_without_the_subject() -> None:
-    words = hover_text(named(trend(point(1), point(1, role="baseline", implementation="cublas")), "cublas"), 0)
+    words = hover_text(named(trend(point(1), baseline(1, "cublas")), "cublas"), 0)
     assert "0000000100, 2026-11-20" in words
     assert "Load" not in words
+    assert "config" not in words
 
 
 @pytest.mark.parametrize(
