@@ -87,15 +87,17 @@ _SIDES = _select_code(Trial.config_id == Measurement.config_id)
 """The query for the winner of every run. Callers add conditions to the query."""
 
 
-def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], Winner]:
-    """Returns the winners at a commit by kernel and problem, each from the first run."""
+def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tuple[str, str], dict[str, Winner]]:
+    """Returns {(kernel, problem): {host: winner of the host's first run}} at a commit, the first run's host first."""
     query = (
-        _SIDES.add_columns(Sweep.kernel, Sweep.problem)
-        .ext(distinct_on(Sweep.kernel, Sweep.problem))
+        _SIDES.add_columns(Sweep.kernel, Sweep.problem, Run.host)
         .where(Sweep.commit_id == commit_id, Sweep.gpu_model == scope.gpu_model, Run.origin == scope.origin)
-        .order_by(Sweep.kernel, Sweep.problem, Run.id)
+        .order_by(Run.id)
     )
-    return {(kernel, problem): Winner(*rest) for *rest, kernel, problem in session.execute(query)}
+    found: dict[tuple[str, str], dict[str, Winner]] = {}
+    for *winner, kernel, problem, host in session.execute(query):
+        found.setdefault((kernel, problem), {}).setdefault(host, Winner(*winner))
+    return found
 
 
 def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Winner]:

@@ -40,7 +40,7 @@ class History:
         self._nights = {night.position: night for night in nights}
         self._commit_ids: dict[int, int] = {night.position: night.commit_id for night in nights}
         self._builds = sorted(self._nights)
-        self._sides: dict[int, dict[tuple[str, str], Winner]] = {}
+        self._sides: dict[int, dict[tuple[str, str], dict[str, Winner]]] = {}
 
     def commit_id(self, build: int) -> int | None:
         """Returns the id of a build's commit and stores a missing commit; None if the build is unknown."""
@@ -74,15 +74,16 @@ class History:
     def _find_sha(self, build: int) -> str | None:
         return self._nights[build].sha if build in self._nights else self._unmeasured.get(build)
 
-    def find_winner(self, build: int, kernel: str, problem: str) -> Winner | None:
-        """Returns the best config for a problem at a build; None if the problem was not measured there."""
+    def find_winner(self, build: int, kernel: str, problem: str, host: str = "") -> Winner | None:
+        """Returns the best config for a problem at a build: of this host, or else of the first run there. Returns None
+        if the problem was not measured there."""
         night = self._nights.get(build)
-        return None if night is None else self._won_at(night.commit_id).get((kernel, problem))
+        return None if night is None else self._won_at(night.commit_id, kernel, problem, host)
 
     def find_pair(self, question: SeriesQuestion, facts: Sequence[ReplayFact]) -> Pair | None:
         """Returns the two commits that a replay compares; None if a commit is unknown or neither was measured."""
         kernel, problem, _ = question.series
-        base, head = (self._end(build, kernel, problem, facts) for build in (question.base, question.head))
+        base, head = (self._end(build, question.series, facts) for build in (question.base, question.head))
         if base is None or head is None or (base.won is None and head.won is None):
             return None
         own = _facts_of(facts, kernel, problem)
@@ -96,29 +97,32 @@ class History:
         kernel, problem, _ = series
         commit_ids = winners.read_measured_commits(self._session, self._scope, kernel, problem)
         own = _facts_of(facts, kernel, problem)
+        codes: dict[int, str | None] = {}
         for fact in own:
             commit_ids |= {fact.good_position: fact.good_commit_id, fact.bad_position: fact.bad_commit_id}
+            codes |= {fact.good_position: fact.good_code, fact.bad_position: fact.bad_code}
         base = first_bad - 1 if last_good is None else last_good
         before = max((build for build in commit_ids if build <= base), default=min(commit_ids))
         since = sorted(build for build in commit_ids if build >= first_bad)
         # Replays may have found the old machine code at later commits: these are before the change too.
-        while len(since) > 1 and _were_identical(own, commit_ids[before], commit_ids[since[0]]):
+        old_code = codes.get(max((build for build in codes if build <= base), default=base))
+        while len(since) > 1 and old_code is not None and codes.get(since[0]) == old_code:
             before = since.pop(0)
         return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
     def find_run_at(self, series: Series, commit_id: int) -> int | None:
         """Returns the id of a run of a kernel and problem at a commit; None without a run."""
-        won = self._won_at(commit_id).get(series[:2])
+        won = self._won_at(commit_id, *series)
         return None if won is None else won.run_id
 
     def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
         """Returns (previous commit's position, whether the fastest code was the same); None without a previous run."""
         kernel, problem, _ = series
-        here = self.find_winner(build, kernel, problem)
+        here = self.find_winner(build, *series)
         if here is None:
             return None
         for before in reversed(self._builds[: bisect_left(self._builds, build)]):
-            there = self.find_winner(before, kernel, problem)
+            there = self.find_winner(before, *series)
             if there is not None:
                 ends = self._nights[before].commit_id, self._nights[build].commit_id
                 own = _facts_of(self._facts, kernel, problem)
@@ -140,18 +144,18 @@ class History:
         found = known | _find_first_parents(self._clone, self._scope.sha, known)
         return {build: sha for build, sha in found.items() if build not in self._nights}
 
-    def _end(self, build: int, kernel: str, problem: str, facts: Sequence[ReplayFact]) -> End | None:
+    def _end(self, build: int, series: Series, facts: Sequence[ReplayFact]) -> End | None:
         commit_id = self.commit_id(build)
         if commit_id is None:
             return None
-        won = self.find_winner(build, kernel, problem)
-        code = won.code_sha256 if won else replay_answers.find_code(facts, kernel, problem, commit_id)
-        next_won = None if won else self._next_won(build, kernel, problem)
+        won = self.find_winner(build, *series)
+        code = won.code_sha256 if won else replay_answers.find_code(facts, *series[:2], commit_id)
+        next_won = None if won else self._next_won(build, series)
         return End(commit_id, self.sha(build), won, next_won, code)
 
-    def _next_won(self, build: int, kernel: str, problem: str) -> Winner | None:
+    def _next_won(self, build: int, series: Series) -> Winner | None:
         later = self._builds[bisect_left(self._builds, build) :]
-        return next((won for each in later if (won := self.find_winner(each, kernel, problem)) is not None), None)
+        return next((won for each in later if (won := self.find_winner(each, *series)) is not None), None)
 
     def _is_identical(self, base: End, head: End) -> bool:
         if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
@@ -166,10 +170,11 @@ class History:
         ours = self._code_at(base, head.config_id)
         return (theirs, ours) == (base.code_sha256, head.code_sha256)
 
-    def _won_at(self, commit_id: int) -> dict[tuple[str, str], Winner]:
+    def _won_at(self, commit_id: int, kernel: str, problem: str, host: str) -> Winner | None:
         if commit_id not in self._sides:
             self._sides[commit_id] = winners.read_winners_at(self._session, self._scope, commit_id)
-        return self._sides[commit_id]
+        by_host = self._sides[commit_id].get((kernel, problem), {})
+        return by_host.get(host) or next(iter(by_host.values()), None)
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
         """Returns the hash of a config's machine code in the sweep of `won`; None if the config did not compile."""

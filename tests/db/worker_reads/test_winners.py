@@ -50,10 +50,12 @@ def test_the_winners_at_a_commit_are_those_of_its_first_runs(db_session: Session
     _won(rows, first, 256, kernel="softmax", origin="simulated")
     _won(rows, rows.night(commit, gpu_model="b200"), 256, kernel="softmax")
     _won(rows, rows.night(), 256, kernel="softmax")
+    _won(rows, rows.night(commit), 8, id=89_999, host="a host with an earlier run")
     found = winners.read_winners_at(db_session, judging.read_scope(db_session, run.id), commit.id)
-    assert {key: (each.run_id, _tile(each)) for key, each in found.items()} == {
-        (KERNEL, PROBLEM): (90_000, 32),
-        (KERNEL, "128"): (90_002, 16),
+    of_hosts = {key: [(host, each.run_id, _tile(each)) for host, each in hosts.items()] for key, hosts in found.items()}
+    assert of_hosts == {
+        (KERNEL, PROBLEM): [("a host with an earlier run", 89_999, 8), (HOST, 90_000, 32)],
+        (KERNEL, "128"): [(HOST, 90_002, 16)],
     }
 
 

@@ -135,8 +135,9 @@ def test_a_commit_whose_code_only_a_replay_found_is_identical_to_a_measured_one_
 
 def test_a_run_is_found_at_the_commit_of_its_winner(db_session: Session) -> None:
     history = History(db_session, None, SCOPE, ())
-    history._sides = {7: {("k", "p"): WON}, 8: {}}
-    assert [history.find_run_at(("k", "p", "n1"), commit_id) for commit_id in (7, 8)] == [31, None]
+    history._sides = {7: {("k", "p"): {"n0": replace(WON, run_id=30), "n1": WON}}, 8: {}}
+    found = [history.find_run_at(("k", "p", host), commit_id) for commit_id in (7, 8) for host in ("n0", "n1", "n2")]
+    assert found == [30, 31, 30, None, None, None], "of the own host, or else of the first run"
 
 
 def test_the_builds_between_two_are_all_positions_or_those_on_the_path_if_the_clone_knows_both(
@@ -180,7 +181,7 @@ def known_history(session: Session, facts: Sequence[ReplayFact] = (), **won: Win
     nights = [Night(number, 70 + number, sha * 40, number) for number, sha in enumerate(won, 1)]
     history = History(session, None, SCOPE, nights[::-1], facts)
     history._sides = {
-        70 + number: {} if each is None else {("k", "p"): each} for number, each in enumerate(won.values(), 1)
+        70 + number: {} if each is None else {("k", "p"): {"n1": each}} for number, each in enumerate(won.values(), 1)
     }
     return history
 
@@ -219,7 +220,15 @@ def test_a_change_lies_between_the_nearest_tested_commits(
 ) -> None:
     """Replays tested commits at 10, 12, 14 and 16, whose ids are ten times as large."""
     facts = [
-        replace(IDENTICAL, good_commit_id=10 * a, bad_commit_id=10 * b, good_position=a, bad_position=b, bad_code="new")
+        replace(
+            IDENTICAL,
+            good_commit_id=10 * a,
+            bad_commit_id=10 * b,
+            good_position=a,
+            bad_position=b,
+            good_code=f"code of {a}",
+            bad_code="new",
+        )
         for a, b in ((10, 12), (14, 16))
     ]
     history = History(db_session, None, SCOPE, ())
@@ -239,4 +248,7 @@ def test_a_commit_with_the_old_machine_code_is_before_the_change(db_session: Ses
     assert history.find_range(SERIES, 11, facts) == (140, 160)
     assert history.find_range(SERIES, 11, facts[:2]) == (120, 140), "the last commit is never before its change"
     others = [replace(fact, problem="other") for fact in facts[1:]]
-    assert history.find_range(SERIES, 11, [facts[0], *others, facts[2]]) == (120, 140)
+    assert history.find_range(SERIES, 11, [facts[0], *others, facts[2]]) == (140, 160), "140 is known to have that code"
+    assert history.find_range(SERIES, 11, [facts[0], *others]) == (100, 120)
+    unknown = [replace(fact, good_code=None, bad_code=None) for fact in facts]
+    assert history.find_range(SERIES, 11, unknown) == (100, 120)

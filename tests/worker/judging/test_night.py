@@ -84,7 +84,7 @@ def history_of(session: Session, won: Sequence[Winner | None]) -> History:
     history = History(
         session, None, SCOPE, [Night(each, each, f"{each}" * 20, each) for each in range(10, 10 * len(won) + 1, 10)]
     )
-    history._sides = {10 * place: {("gemm", "a"): each} if each else {} for place, each in enumerate(won, 1)}
+    history._sides = {10 * place: {("gemm", "a"): {"n1": each}} if each else {} for place, each in enumerate(won, 1)}
     return history
 
 
