@@ -34,7 +34,10 @@ class Nights:
         self._learned: dict[int, node_noise.Loadings] = {}
         self._shares = np.ones(len(self.nodes))
         self.code_changes = self.environments
+        self.ages_since_measured: dict[int, int] = {}
+        """Nights since a series was measured last, for those measured tonight with other machine code than then."""
         self._codes: dict[int, tuple[str, int]] = {}
+        self._measured_codes: dict[int, tuple[str, int]] = {}
         self._nights = 0
         self._members = [np.flatnonzero(self.nodes == node) for node in np.unique(self.nodes)]
 
@@ -63,6 +66,7 @@ class Nights:
         self.residuals = np.vstack([self.residuals[-kept:], np.full(len(times), np.nan)])
         self.environments = np.vstack([self.environments[-kept:], environments])
         self.code_changes = np.vstack([self.code_changes[-kept:], np.full(len(times), UNKNOWN_CODE)])
+        self.ages_since_measured = {}
         self._compare_codes(readings)
         self._nights += 1
         self.starts, self.earlier = self._environment_starts()
@@ -70,9 +74,10 @@ class Nights:
         self.variances = self._launch_variance()
         self._subtract_node_noise()
 
-    def code_before(self, column: int) -> int:
-        """Returns the last build with the previous machine code of a series whose code changed tonight."""
-        return self.builds[-1 - int(self.code_changes[-1, column])]
+    def ages_of_new_code(self) -> dict[int, int]:
+        """Returns {series: nights since the previous machine code} of measured series whose code changed tonight."""
+        new = np.flatnonzero((self.code_changes[-1] > 0) & self.measured)
+        return {int(column): int(self.code_changes[-1, column]) for column in new}
 
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
         """Stores in `code_changes` whether each series' machine code differs from the last known code."""
@@ -80,11 +85,20 @@ class Nights:
         for column, reading in readings.items():
             if reading.code is None:
                 continue
+            if np.isfinite(self.times[-1, column]):
+                self._note_measured(column, reading.code)
             before, night = self._codes.get(column, (None, self._nights))
             since = min(self._nights - night, rows - 1)
             if since > 0:
                 self.code_changes[rows - since :, column] = SAME_CODE if before == reading.code else since
             self._codes[column] = reading.code, self._nights
+
+    def _note_measured(self, column: int, code: str) -> None:
+        before, night = self._measured_codes.get(column, (code, self._nights))
+        since = min(self._nights - night, len(self.code_changes) - 1)
+        if since > 0 and before != code:
+            self.ages_since_measured[column] = since
+        self._measured_codes[column] = code, self._nights
 
     def has_new_environment(self) -> NDArray[np.bool_]:
         """Returns for each series whether its machine or toolchain is new tonight."""

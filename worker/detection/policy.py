@@ -44,7 +44,7 @@ MOST = 1_000_000
 
 def with_free_launches(policy: Policy) -> Policy:
     """Returns the policy for replays that are stored already: every suspicion is worth its launches."""
-    return replace(policy, worth_launches=MOST, late_worth_launches=MOST)
+    return replace(policy, worth_launches=MOST, late_worth_launches=MOST, rounds=MOST)
 
 
 class BadPolicy(ExpectedError, ValueError):

@@ -42,8 +42,8 @@ class SeriesState:
 
 
 class ScopeState:
-    def __init__(self, series: Mapping[int, NodeKernel], policy: Policy) -> None:
-        self.policy = policy
+    def __init__(self, series: Mapping[int, NodeKernel], policy: Policy, *, probe_each_node: bool = False) -> None:
+        self.policy, self._probe_each_node = policy, probe_each_node
         self.keys = sorted(series)
         self.series = {key: SeriesState(series[key], column) for column, key in enumerate(self.keys)}
         nodes, kernels = [series[key].node for key in self.keys], [series[key].kernel for key in self.keys]
@@ -121,11 +121,16 @@ class ScopeState:
         return builds[min(int(older[-1]) + 1 if len(older) else 0, max(len(builds) - fresh, 0))]
 
     def code_probes(self) -> list[Candidate]:
-        """Lists a candidate for each series with new machine code tonight, the least noisy series first."""
+        """Lists a candidate for each series with new machine code tonight, the least noisy series first.
+
+        Code that another node measured first is new only with `probe_each_node`."""
         probes: list[Candidate] = []
-        for column in np.flatnonzero((self.nights.code_changes[-1] > 0) & self.nights.measured):
+        ages = self.nights.ages_of_new_code()
+        if self._probe_each_node:
+            ages = self.nights.ages_since_measured | ages
+        for column, age in ages.items():
             series, head = self.series[self.keys[column]], self.nights.builds[-1]
-            base = max(self.nights.code_before(int(column)), series.level_since)
+            base = max(self.nights.builds[-1 - age], series.level_since)
             if 0 < head - base <= MOST_BUILDS:
                 probes.append(self._open_code_probe(self.keys[column], base, head))
         return sorted(probes, key=lambda probe: probe.pair_deviation)  # the first answer helps to predict the others

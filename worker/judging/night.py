@@ -47,9 +47,10 @@ def start_judge(
 
     Replays of recorded nights cost nothing, because they come with the recording. With the budget of a night on a GPU,
     changes of 2 and 5 % were left undecided whose replays were there (the library's history, 2026-11-30)."""
-    if origin == RECORDED:
-        policy, replay_launches = with_free_launches(policy), MOST
-    return ScopeJudge(_series_by_first_night(nights, points), policy, replay_launches)
+    names = _series_by_first_night(nights, points)
+    if origin == RECORDED:  # one machine's recording has the replays that another's lacks
+        return ScopeJudge(names, with_free_launches(policy), MOST, probe_each_node=True)
+    return ScopeJudge(names, policy, replay_launches)
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:

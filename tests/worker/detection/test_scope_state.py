@@ -234,6 +234,37 @@ def test_other_shapes_of_a_changed_kernel_on_its_node_are_probed() -> None:
     assert [(probe.series, probe.base, probe.head) for probe in state.sibling_probes(change)] == [(1, 6, 7), (7, 6, 7)]
 
 
+@pytest.mark.parametrize(
+    ("here", "probed"),
+    [
+        (["a", None, "b"], (0, 2, [1])),
+        (["a", None, None, "b"], (0, 3, [1])),
+        (["a", None, "a"], None),
+        ([None, None, "b"], None),
+        (["a", None, "b", "b"], None),
+    ],
+)
+def test_code_that_another_node_measured_first_is_probed_if_each_node_is(
+    here: list[str | None], probed: tuple[int, int, list[int]] | None
+) -> None:
+    """Node 0 measured build 1 with new code, and node 1 did not. The change can only be at build 1."""
+    for probe_each_node in (False, True):
+        state = ScopeState({0: NodeKernel(0, 0), 1: NodeKernel(1, 0)}, POLICY, probe_each_node=probe_each_node)
+        for build, code in enumerate(here):
+            known = "b" if build and "b" in here else "a"
+            readings = {
+                0: reading(build, known),
+                1: reading(build, code) if code else Reading(build, "n", "", (), (), known),
+            }
+            state.add_night(build, readings)
+        probes = [
+            (each.base, each.head, each.builds[np.isfinite(each.nightly.by_code)].tolist())
+            for each in state.code_probes()
+            if each.series == 1
+        ]
+        assert probes == ([probed] if probed is not None and probe_each_node else [])
+
+
 def test_an_expected_change_ends_the_level_and_what_replays_said_of_it() -> None:
     state = state_of({build: reading(build) for build in range(12)})
     candidate = replace(candidate_at(11), replays=state.series[0].replays)
