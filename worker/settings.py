@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 EVERY_KERNEL = "all"
 """The value of TILEWATCH_KERNELS for the whole suite."""
 
-NOTIFY_FILE, OLD_NOTIFY_FILE = "notify.toml", "tell.toml"
+NOTIFY_FILE = "notify.toml"
 
 MOST_DAYS = 36_500
 """The most days for which samples can be kept. More would put the date out of range."""
@@ -85,7 +85,6 @@ class Settings(NightlyTimes):
     )  # how much slower the tile table's config may be than the best found
     # Who gets messages (worker/notify/routing.py); by default notify.toml in the home if there is one, else the log.
     notify: Path | None = None
-    tell: Path | None = None  # the name of `notify` before 0.2, read for one release
     forge_token: SecretStr | None = None
     dashboard_url: str = Field(
         default_factory=lambda fields: f"http://localhost:{fields['port']}", pattern=r"^https?://"
@@ -102,7 +101,7 @@ class Settings(NightlyTimes):
     tell_health_port: int = Field(default=9473, ge=0, le=65535)
     gpu_health_port: int = Field(default=9480, ge=0, le=65535)
 
-    @field_validator("home", "repository", "notify", "tell")
+    @field_validator("home", "repository", "notify")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
@@ -120,17 +119,8 @@ class Settings(NightlyTimes):
     @property
     def notify_file(self) -> Path | None:
         """Returns the file that says who gets messages, or None if there is no such file."""
-        usual = (self.home / name for name in (NOTIFY_FILE, OLD_NOTIFY_FILE))
-        return self.notify or self.tell or next((file for file in usual if file.exists()), None)
-
-    @property
-    def old_notify_name(self) -> str | None:
-        """Returns a warning if `notify_file` is set under its name from before version 0.2; else None."""
-        if self.notify is None and self.tell is not None:
-            return "TILEWATCH_TELL is read for one release: set TILEWATCH_NOTIFY"
-        if self.notify_file == self.home / OLD_NOTIFY_FILE:
-            return f"{OLD_NOTIFY_FILE} is read for one release: rename it to {NOTIFY_FILE}"
-        return None
+        usual = self.home / NOTIFY_FILE
+        return self.notify or (usual if usual.exists() else None)
 
     @property
     def checkouts(self) -> Path:

@@ -134,7 +134,7 @@ def _channels(settings: Settings) -> Finding:
         return Finding("channels", None, "none: messages go to the log only", example)
     if settings.forge_token is None and any(channel.forge for channel in channels.values()):
         return Finding("channels", False, "a forge needs a token", "set TILEWATCH_FORGE_TOKEN")
-    return Finding("channels", True, ", ".join(channels), settings.old_notify_name)
+    return Finding("channels", True, ", ".join(channels))
 
 
 def _policy(path: Path | None) -> Finding:

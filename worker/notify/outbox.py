@@ -54,8 +54,6 @@ class Outbox:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Returns the outbox for these settings. Raises BadNotifySettings if notify.toml is wrong."""
-        if settings.old_notify_name is not None:
-            log.warning(settings.old_notify_name)
         notify = routing.load(settings.notify_file)
         token = settings.forge_token.get_secret_value() if settings.forge_token else None
         senders: dict[str, Sender] = {LOG: Log()}

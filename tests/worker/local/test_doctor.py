@@ -87,22 +87,6 @@ def test_the_channels_are_named_or_what_is_wrong_with_them(tmp_path: Path) -> No
     assert "hunter2" not in wrong.found
 
 
-def test_a_file_of_channels_under_its_old_name_is_read_and_the_new_name_said(tmp_path: Path) -> None:
-    def channels(**given: object) -> tuple[str, str | None]:
-        finding = _found(_settings(tmp_path, **given))["channels"]
-        return finding.found, finding.fix
-
-    text = "[channels.{}]\nwebhook = 'https://board.example/x'"
-    (tmp_path / "tell.toml").write_text(text.format("old"))
-    assert channels() == ("old", "tell.toml is read for one release: rename it to notify.toml")
-    (tmp_path / "notify.toml").write_text(text.format("new"))
-    assert channels() == ("new", None)
-    named = tmp_path / "named.toml"
-    named.write_text(text.format("named"))
-    assert channels(tell=named) == ("named", "TILEWATCH_TELL is read for one release: set TILEWATCH_NOTIFY")
-    assert channels(notify=named) == ("named", None)
-
-
 def test_the_policy_is_named_or_what_is_wrong_with_its_file(tmp_path: Path) -> None:
     assert _found(_settings(tmp_path))["policy"].ok is True
     file = tmp_path / "bolder.json"
