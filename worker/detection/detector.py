@@ -30,16 +30,9 @@ class Response:
 class Detector:
     """Finds changes of series. Call `add_night`, then `add_answers` while the response asks for replays."""
 
-    def __init__(
-        self,
-        series: Mapping[int, NodeKernel],
-        launches: int,
-        policy: Policy | None = None,
-        *,
-        probe_each_node: bool = False,
-    ) -> None:
+    def __init__(self, series: Mapping[int, NodeKernel], launches: int, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()  # the caller may set another budget each night
-        self.state = ScopeState(series, self.policy, probe_each_node=probe_each_node)
+        self.state = ScopeState(series, self.policy)
         self.series, self.nights = self.state.series, self.state.nights
         self.launches = launches  # of a series in a night
         self.budget = ReplayBudget(self.policy)

@@ -95,9 +95,8 @@ class Nights:
 
     def _note_measured(self, column: int, code: str) -> None:
         before, night = self._measured_codes.get(column, (code, self._nights))
-        since = min(self._nights - night, len(self.code_changes) - 1)
-        if since > 0 and before != code:
-            self.ages_since_measured[column] = since
+        if before != code:
+            self.ages_since_measured[column] = min(self._nights - night, len(self.code_changes) - 1)
         self._measured_codes[column] = code, self._nights
 
     def has_new_environment(self) -> NDArray[np.bool_]:

@@ -34,6 +34,7 @@ class Policy:
     located: float = 0.98  # probability of one build that is enough to name it
     reasoned_log_odds: float = -1.0  # prior for a series with new code, or with a change in another shape of its kernel
     budget: float = 1.00  # replay launches a night, as a share of the night's own launches
+    ask_each_node: int = 0  # 1: new code is replayed for each node that measures it, not for the first one alone
     rounds: int = 23  # replay rounds a night; one below the 24 that a night allows
 
 
@@ -42,9 +43,9 @@ MOST = 1_000_000
 """The largest number that a policy may have. This bound also rejects NaN and Infinity, which Python reads from JSON."""
 
 
-def with_free_launches(policy: Policy) -> Policy:
-    """Returns the policy for replays that are stored already: every suspicion is worth its launches."""
-    return replace(policy, worth_launches=MOST, late_worth_launches=MOST, rounds=MOST)
+def with_stored_replays(policy: Policy) -> Policy:
+    """Returns the policy for recordings, which bring their replays: each node is asked about each suspicion."""
+    return replace(policy, worth_launches=MOST, late_worth_launches=MOST, rounds=MOST, ask_each_node=1)
 
 
 class BadPolicy(ExpectedError, ValueError):

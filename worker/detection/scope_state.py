@@ -42,8 +42,8 @@ class SeriesState:
 
 
 class ScopeState:
-    def __init__(self, series: Mapping[int, NodeKernel], policy: Policy, *, probe_each_node: bool = False) -> None:
-        self.policy, self._probe_each_node = policy, probe_each_node
+    def __init__(self, series: Mapping[int, NodeKernel], policy: Policy) -> None:
+        self.policy = policy
         self.keys = sorted(series)
         self.series = {key: SeriesState(series[key], column) for column, key in enumerate(self.keys)}
         nodes, kernels = [series[key].node for key in self.keys], [series[key].kernel for key in self.keys]
@@ -123,10 +123,10 @@ class ScopeState:
     def code_probes(self) -> list[Candidate]:
         """Lists a candidate for each series with new machine code tonight, the least noisy series first.
 
-        Code that another node measured first is new only with `probe_each_node`."""
+        Code that another node measured first is new only if the policy asks for each node."""
         probes: list[Candidate] = []
         ages = self.nights.ages_of_new_code()
-        if self._probe_each_node:
+        if self.policy.ask_each_node:
             ages = self.nights.ages_since_measured | ages
         for column, age in ages.items():
             series, head = self.series[self.keys[column]], self.nights.builds[-1]

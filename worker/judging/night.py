@@ -6,7 +6,7 @@ from math import expm1
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
-from tilewatch.worker.detection.policy import MOST, Policy, with_free_launches
+from tilewatch.worker.detection.policy import MOST, Policy, with_stored_replays
 from tilewatch.worker.detection.replay_evidence import compute_log_ratios, estimate_pair
 from tilewatch.worker.detection.verdict import SeriesVerdict, VerdictName
 from tilewatch.worker.judging import replay_answers
@@ -47,10 +47,9 @@ def start_judge(
 
     Replays of recorded nights cost nothing, because they come with the recording. With the budget of a night on a GPU,
     changes of 2 and 5 % were left undecided whose replays were there (the library's history, 2026-11-30)."""
-    names = _series_by_first_night(nights, points)
-    if origin == RECORDED:  # one machine's recording has the replays that another's lacks
-        return ScopeJudge(names, with_free_launches(policy), MOST, probe_each_node=True)
-    return ScopeJudge(names, policy, replay_launches)
+    if origin == RECORDED:
+        policy, replay_launches = with_stored_replays(policy), MOST
+    return ScopeJudge(_series_by_first_night(nights, points), policy, replay_launches)
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:

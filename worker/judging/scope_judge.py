@@ -65,13 +65,9 @@ class FirstQuestion:
 
 
 class ScopeJudge:
-    """Judges the nights of a scope in order. Each night may spend `replay_launches` launches on replays.
+    """Judges the nights of a scope in order. Each night may spend `replay_launches` launches on replays."""
 
-    New code is replayed for the node that measured it first, or for each node with `probe_each_node`."""
-
-    def __init__(
-        self, series: Sequence[Series], policy: Policy, replay_launches: int, *, probe_each_node: bool = False
-    ) -> None:
+    def __init__(self, series: Sequence[Series], policy: Policy, replay_launches: int) -> None:
         self.numbers = {each: number for number, each in enumerate(series)}
         self.names = tuple(series)
         self.night_ids: list[int] = []
@@ -86,7 +82,7 @@ class ScopeJudge:
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
         places = {self.numbers[each]: NodeKernel(hosts[each[2]], kernels[each[0]]) for each in series}
-        self._detector = Detector(places, LAUNCHES_A_RUN, policy, probe_each_node=probe_each_node)
+        self._detector = Detector(places, LAUNCHES_A_RUN, policy)
         self._asks: tuple[ReplayQuestion, ...] = ()
         self._spent = 0
         self._launches_used: dict[tuple[int, int, int], int] = {}

@@ -248,8 +248,9 @@ def test_code_that_another_node_measured_first_is_probed_if_each_node_is(
     here: list[str | None], probed: tuple[int, int, list[int]] | None
 ) -> None:
     """Node 0 measured build 1 with new code, and node 1 did not. The change can only be at build 1."""
-    for probe_each_node in (False, True):
-        state = ScopeState({0: NodeKernel(0, 0), 1: NodeKernel(1, 0)}, POLICY, probe_each_node=probe_each_node)
+    for ask_each_node in (0, 1):
+        policy = replace(POLICY, ask_each_node=ask_each_node)
+        state = ScopeState({0: NodeKernel(0, 0), 1: NodeKernel(1, 0)}, policy)
         for build, code in enumerate(here):
             known = "b" if build and "b" in here else "a"
             readings = {
@@ -262,7 +263,7 @@ def test_code_that_another_node_measured_first_is_probed_if_each_node_is(
             for each in state.code_probes()
             if each.series == 1
         ]
-        assert probes == ([probed] if probed is not None and probe_each_node else [])
+        assert probes == ([probed] if probed is not None and ask_each_node else [])
 
 
 def test_an_expected_change_ends_the_level_and_what_replays_said_of_it() -> None:
