@@ -72,14 +72,8 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
     about = {name: line[name].tolist() for name in _OF_POINTS}
     kernel = line["role"].iloc[0] == "kernel"
     ratio, timed = metric.key == "ratio", metric.key != "time_us"
-    # A baseline does not depend on the commit, whose subject stands at the kernel's point. All texts of baselines took
-    # 0.5 MB of the site of all recordings (2026-11-30).
-    if kernel:
-        commits = _each(_commit, about, "sha", "subject", "author", "committed_at")
-    else:
-        commits = _each(lambda sha, day: f"{short_sha(sha)}, {day:%Y-%m-%d}", about, "sha", "committed_at")
     parts = [
-        ("<b>", commits),
+        ("<b>", _each(_commit, about, "role", "sha", "subject", "author", "committed_at")),
         ("</b><br><b>", _each(plain_html, about, "implementation")),
         (": ", _each(metric.write, about, "value")),
         (" ", _each(lambda name: plain_html(label_baseline(name)), about, "baseline") if ratio else []),
@@ -87,9 +81,9 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
         (" ", [_interval(low, high, metric) for low, high in zip(about["low"], about["high"], strict=True)]),
         ("<br>median ", _each(time_text, about, "median_us") if timed else []),
         (" of ", _each(lambda count: count_text(count, "sample"), about, "samples") if timed else []),
-        ("<br>config ", _each_document(_config, about["params"])),
+        ("<br>config ", _each_document(lambda each: plain_html(config_text(each)) if each else "", about["params"])),
         ("<br>", _each(lambda origin, machine: f"{origin} on {plain_html(machine)}", about, "origin", "machine")),
-        (", ", _each(_device, about, "machine", "device_name")),
+        (", ", _each(lambda node, gpu: "" if node.endswith(gpu) else plain_html(gpu), about, "machine", "device_name")),
         (", driver ", _each_document(lambda versions: plain_html(versions.get("driver") or ""), about["toolchain"])),
         (", ", ["while this GPU was quarantined" if ill else "" for ill in about["quarantined"]]),
         ("<br>measured ", list(map(_moment, about["measured_at"]))),
@@ -102,7 +96,7 @@ def points_hover(line: pd.DataFrame, metric: Metric) -> tuple[str, npt.NDArray[n
 _OF_POINTS = (
     *("run_id", "sha", "subject", "author", "committed_at", "implementation", "baseline", "value", "low", "high"),
     *("median_us", "samples", "params", "origin", "machine", "device_name", "toolchain", "quarantined", "measured_at"),
-    *("verdict", "reason"),
+    *("verdict", "reason", "role"),
 )
 
 
@@ -136,16 +130,6 @@ def _ratio(row: Mapping[Any, Any]) -> str:
     return f"{ratio_to(row['ratio'], row['baseline'])} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
 
 
-def _config(params: Mapping[str, Any] | None) -> str:
-    """Returns a config in words; "" for a baseline, which has none."""
-    return "" if params is None else plain_html(config_text(params))
-
-
-def _device(machine: str, device_name: str) -> str:
-    """Returns the GPU's name; "" if the machine's text ends with it."""
-    return "" if machine.endswith(device_name) else plain_html(device_name)
-
-
 def _each(write: Callable[..., str], about: Mapping[str, list[Any]], *names: str) -> list[str]:
     """Calls `write` with each point's values of the columns `names`, and returns the texts."""
     written: dict[tuple[Any, ...], str] = {}
@@ -163,7 +147,9 @@ def _each_document(write: Callable[[Any], str], documents: list[Any]) -> list[st
 
 
 @lru_cache(MOST_REMEMBERED)
-def _commit(sha: str, subject: str, author: str | None, committed_at: dt.datetime) -> str:
+def _commit(role: str, sha: str, subject: str, author: str | None, committed_at: dt.datetime) -> str:
+    if role != "kernel":  # a baseline does not depend on the commit, whose subject stands at the kernel's point
+        return f"{short_sha(sha)}, {committed_at:%Y-%m-%d}"
     return plain_html(_write_commit(sha, subject, author, committed_at))
 
 

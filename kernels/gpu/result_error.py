@@ -120,7 +120,9 @@ def _judge_floats(result: Result) -> ResultError:
     kind = "float32" if reference.values.dtype == np.float32 and result.dtype != "float64" else "float64"
     # The kernel itself converts bfloat16 when it adds; other types are converted to a copy.
     raw = "bfloat16" if (kind, result.dtype) == ("float32", "bfloat16") else kind
-    values = shaped if raw == "bfloat16" else _decode(shaped, result.dtype).astype(kind, copy=False)
+    values = shaped
+    if raw != "bfloat16":
+        values = (shaped if result.dtype == "float64" else arrays.decode(shaped, result.dtype)).astype(kind, copy=False)
     wanted = reference.values.astype(kind, copy=False)
     largest = _reduce(_make_largest(raw), values, wanted)
     typical = getattr(cupy, kind)(reference.typical)
@@ -179,10 +181,6 @@ def _name_element(shape: tuple[int, ...], at: int) -> str:
     if not shape:
         return "its value"
     return f"element [{', '.join(str(each) for each in np.unravel_index(at, shape))}]"
-
-
-def _decode(values: Any, dtype: str) -> Any:
-    return values if dtype == "float64" else arrays.decode(values, dtype)
 
 
 def _decode_on_host(values: Any, dtype: str) -> Any:

@@ -31,7 +31,8 @@ class MmaWaits:
 
 def count_mma_waits(cubins: Iterable[bytes]) -> MmaWaits:
     """Counts the MMAs and their waits in cubins for sm_90."""
-    counted = [count_in_code(section) for cubin in cubins for section in _list_code(cubin)]
+    sections = (section for cubin in cubins for section in ELFFile(io.BytesIO(cubin)).iter_sections())
+    counted = [count_in_code(section.data()) for section in sections if section.name.startswith(".text.")]
     return MmaWaits(sum(each.groups for each in counted), sum(each.mmas for each in counted))
 
 
@@ -42,8 +43,3 @@ def count_in_code(code: bytes) -> MmaWaits:
         sum(word & OPCODE == WARPGROUP and not word & DEPBAR for word in words),
         sum(word & OPCODE in MMAS for word in words),
     )
-
-
-def _list_code(cubin: bytes) -> list[bytes]:
-    sections = ELFFile(io.BytesIO(cubin)).iter_sections()
-    return [section.data() for section in sections if section.name.startswith(".text.")]
