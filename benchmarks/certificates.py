@@ -34,6 +34,7 @@ FILES = (
     "tried/h100-0bfec69d",
     "tried/h200-84a140eb",
     "tried/h200-516b0afe",
+    "tried/h200-a7609ec2",
     "tuned/h100",
     "tuned/h200",
 )
