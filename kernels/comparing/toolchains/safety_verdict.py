@@ -48,9 +48,9 @@ class Retuning:
         untried = self.space - self.tried
         if untried <= 0:
             return f"; all {self.space:,} configs were tried" if self.space else ""
-        chance = untried / (untried + self.drawn)
+        chance = 100 * untried // (untried + self.drawn)
         tried = f"; {self.tried:,} of {self.space:,} configs were tried"
-        return f"{tried}: the best of the rest is untried with a chance of {chance:.0%}"
+        return f"{tried}: the fastest one outside the short list was not tried, with a chance of {chance} %"
 
     @property
     def winner(self) -> Params | None:
