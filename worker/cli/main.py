@@ -57,6 +57,13 @@ cli.command()(publish)
 cli.command()(serve.api)
 cli.command()(serve.mcp)
 
+# Names of before 0.2, which work for one release.
+options.add_old_name(cli, "check", validate, "tilewatch validate")
+cli.add_typer(notify, name="tell", hidden=True, callback=options.warn_of("tilewatch tell", "tilewatch notify"))
+cli.add_typer(
+    baselines, name="rivals", hidden=True, callback=options.warn_of("tilewatch rivals", "tilewatch baselines")
+)
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:

@@ -28,6 +28,9 @@ def test() -> None:
         raise typer.Exit(1)
 
 
+options.add_old_name(notify, "check", test, "tilewatch notify test")
+
+
 @notify.command()
 def messages(
     failed: Annotated[bool, typer.Option("--failed", help="Only messages that could not be sent.")] = False,

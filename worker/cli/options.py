@@ -2,12 +2,13 @@
 
 import contextlib
 import datetime as dt
+import functools
 import getpass
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -75,6 +76,22 @@ class Commands(TyperGroup):
 
 class NoName(ExpectedError):
     """Raised if the name of a user is empty or reserved for Tilewatch."""
+
+
+def warn_of(old: str, new: str) -> Callable[[], None]:
+    """Returns a function that prints a warning about a renamed command."""
+    return lambda: print(f"tilewatch: `{old}` is `{new}` now; the old name works for one release", file=sys.stderr)
+
+
+def add_old_name(group: typer.Typer, old: str, command: Callable[..., None], new: str) -> None:
+    """Keeps the old name of a command as a hidden command, which also prints a warning."""
+    warn = warn_of(f"{new.rpartition(' ')[0]} {old}", new)
+
+    @group.command(old, hidden=True)
+    @functools.wraps(command)
+    def renamed(*arguments: Any, **options: Any) -> None:
+        warn()
+        command(*arguments, **options)
 
 
 def settings() -> "Settings":

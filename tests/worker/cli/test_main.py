@@ -275,6 +275,39 @@ def test_what_does_not_exist_is_named(tilewatch: Tilewatch, arguments: tuple[str
     assert words in error_of(tilewatch(*arguments))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("check",), ("validate",)),
+        (("rivals", "list"), ("baselines", "list")),
+        (("tell", "alarms"), ("notify", "alarms")),
+        (("notify", "check"), ("notify", "test")),
+    ],
+)
+def test_a_command_that_was_renamed_has_its_old_name_for_a_release_and_help_names_the_new_one(
+    old: tuple[str, ...], new: tuple[str, ...]
+) -> None:
+    runner = CliRunner()
+    before, after = (runner.invoke(cli, [*name, "--nonsense"]) for name in (old, new))
+    assert "No such option: --nonsense" in before.output
+    assert "No such option: --nonsense" in after.output
+    listed = runner.invoke(cli, [*new[:-1], "--help"] if new[0] == old[0] else ["--help"]).stdout
+    words = re.findall(r"^. ([a-z]+) ", listed, re.MULTILINE)
+    changed = next(place for place, word in enumerate(old) if word != new[place])
+    assert new[changed] in words
+    assert old[changed] not in words
+
+
+def test_a_command_by_its_old_name_warns_and_does_what_the_new_one_does(tilewatch: Tilewatch) -> None:
+    """On standard error: what a program reads on standard output stays as it was."""
+    old, new = tilewatch("rivals", "list", "--json"), tilewatch("baselines", "list", "--json")
+    assert (old.stdout, old.returncode) == (new.stdout, 0)
+    assert (
+        old.stderr == "tilewatch: `tilewatch rivals` is `tilewatch baselines` now; the old name works for one release\n"
+    )
+    assert new.stderr == ""
+
+
 def test_a_branch_that_is_not_there_is_named(tilewatch: Tilewatch) -> None:
     said = error_of(tilewatch("submit", "nightly", branch="nosuch"))
     assert said.endswith("has no branch 'nosuch', whose commits are to be followed")
