@@ -52,7 +52,7 @@ def read_queue_metrics(session: Session, watched: Collection[str]) -> QueueMetri
         queues=tuple(_queues(session)),
         nights=tuple(_nights(session, watched)),
         workers=tuple(_workers(session)),
-        quarantined=_quarantined(session),
+        quarantined=Counter(session.scalars(select(Quarantine.gpu_model).where(Quarantine.ended_at.is_(None)))),
     )
 
 
@@ -86,7 +86,3 @@ def _nights(session: Session, watched: Collection[str]) -> list[LastGoodNight]:
 def _workers(session: Session) -> list[LiveWorkers]:
     living = Counter((worker.kind, worker.gpu_model or "") for worker in list_workers(session) if worker.alive)
     return [LiveWorkers(kind, model, count) for (kind, model), count in sorted(living.items())]
-
-
-def _quarantined(session: Session) -> dict[str, int]:
-    return Counter(session.scalars(select(Quarantine.gpu_model).where(Quarantine.ended_at.is_(None))))

@@ -323,7 +323,9 @@ def _read(
             if not readings:
                 require_tracer(opened, missing[0])
             if steps.is_taken(opened, TRACE_QUEUE):
-                return _read_elsewhere(str(missing[0]))
+                return _Read(
+                    {}, f"; a worker of the queue {TRACE_QUEUE} finds out what it sweeps, since here {missing[0]}"
+                )
         advice = f"; {ADVICE}"
     if not readings:
         raise next(iter(refusals.values()))
@@ -342,10 +344,6 @@ def _refuse_submodule(reason: str, submodules: Sequence[str]) -> None:
     for package in re.findall(r"[\w.-]+", reason):
         if (submodule := outside_files.find_submodule(package, submodules)) is not None:
             raise PackageMissing(f"{reason}; {outside_files.describe_submodule(package, submodule)}")
-
-
-def _read_elsewhere(reason: str) -> _Read:
-    return _Read({}, f"; a worker of the queue {TRACE_QUEUE} finds out what it sweeps, since here {reason}")
 
 
 def _write(

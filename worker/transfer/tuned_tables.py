@@ -91,12 +91,13 @@ def make_row(
     toolchain: object,
 ) -> dict[str, Any]:
     """Returns a table's row for one problem. `rows` are all winners in the same table."""
+    regret = find_carried_regret(winner, rows, times)
     return {
         "problem": winner.problem,
         "config": winner.config,
         "time_us": round(winner.time_us, 3),
         "ties": [configs[tied] for tied in winner.tie if tied != winner.config_id],
-        "carried_regret": _round(find_carried_regret(winner, rows, times)),
+        "carried_regret": None if regret is None else round(regret, 4),
         "evidence": link(winner.run_id),
         **({} if winner.toolchain == toolchain else {"toolchain": winner.toolchain}),
         **({} if winner.certificate is None else {"certificate": winner.certificate}),
@@ -130,7 +131,3 @@ def _of_one_repository(winners: Sequence[NewestWinner], named: str | None) -> Se
     if len(found) > 1:
         raise NothingTuned(f"several repositories have such sweeps; name one of them: {', '.join(found)}")
     return kept
-
-
-def _round(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
