@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tilewatch.worker.detection.candidate import Candidate, NightEvidence, posterior
+from tilewatch.worker.detection.candidate import Candidate, NightEvidence, log_odds, posterior
+from tilewatch.worker.detection.policy import Policy
 from tilewatch.worker.detection.reading import Floats
-from tilewatch.worker.detection.replay_evidence import Estimate, ReplayEvidence
+from tilewatch.worker.detection.replay_evidence import Estimate, ReplayAnswer, ReplayEvidence
 
 Numbers = Sequence[float] | Floats
 
@@ -69,3 +71,39 @@ def test_replays_of_a_build_count_in_full_though_its_nights_show_nothing() -> No
 def test_a_build_that_is_far_from_likely_has_no_probability() -> None:
     assert posterior(candidate_of((0.0, 0.0), (0.0, 0.0), (-800.0, 0.0))).tolist() == [0.0, 1.0]
     assert posterior(candidate_of((0.0, 0.0), (0.0, 0.0), (800.0, 0.0))).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("deviations", [5.0, 10.0, 20.0])
+def test_nights_alone_are_no_better_explained_by_code_than_by_what_else_moves_them(
+    deviations: float, sign: float
+) -> None:
+    """However sure they are: 6 of log-odds, less log(1 + t^2 p) / 2 as the size of a change is not known before."""
+    policy, precision = Policy(), np.array([1e6])
+    nightly = NightEvidence(sign * deviations * np.sqrt(precision), precision)
+    (found,) = log_odds(nightly, *np.zeros((2, 1)), policy)
+    assert found == pytest.approx(policy.nightly_log_odds - math.log(401.0) / 2, abs=0.4)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_move_of_nights_counts_from_the_least_change_that_matters_on(sign: float) -> None:
+    """A smaller move is drift, however sure: it says that something moved the times and that code did not."""
+    shown, precision = sign * 2.0**-8, np.array([2.0**26])
+    nightly = NightEvidence(shown * precision, precision)
+    for least, counts in ((2.0**-8, True), (math.nextafter(2.0**-8, 1.0), False)):
+        policy = replace(Policy(), min_change=least)
+        (found,) = log_odds(nightly, *np.zeros((2, 1)), policy)
+        assert (found > 0.0) == counts
+        assert counts or found == pytest.approx(-policy.nightly_log_odds)
+
+
+@pytest.mark.parametrize(("usable", "unanswered"), [(0, {(40, 41), (40, 42)}), (1, {(40, 41)}), (3, {(40, 41)})])
+def test_a_replay_without_a_usable_launch_leaves_the_question_unanswered(
+    usable: int, unanswered: set[tuple[int, int]]
+) -> None:
+    """A launch without the time of one of both builds is not usable."""
+    candidate = candidate_of((0.0, 0.0), (0.0, 0.0), (0.0, 0.0))
+    candidate.add_answer(ReplayAnswer(0, 40, 41, (), ()))
+    times_us = (100.0,) * usable
+    candidate.add_answer(ReplayAnswer(0, 40, 42, (*times_us, 100.0), (*times_us, math.nan)))
+    assert (candidate.unanswered, candidate.launches) == (unanswered, usable)
