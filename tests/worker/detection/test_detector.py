@@ -669,3 +669,20 @@ def test_many_commits_between_two_nights_shorten_no_history_and_a_change_is_foun
     detector, changes, _ = run_nights(nights, changed_at(1475, 0.05))
     assert [change.first_bad for change in changes] == [1475]
     assert detector.give_verdict(0).history_points == 32
+
+
+@pytest.mark.parametrize(("wobbles", "asked"), [((0.02, 0.001, 0.0015), [1, 2]), ((0.0015, 0.001, 0.0015), [1, 0, 2])])
+def test_the_quietest_series_with_new_code_is_asked_about_first_though_a_noisy_one_seems_to_have_changed(
+    wobbles: tuple[float, ...], asked: list[int]
+) -> None:
+    """Nights show 30 % of series 0 alone. It waits if it is more than twice as noisy as the quietest one."""
+    detector = Detector({i: NodeKernel(i, i) for i in range(3)}, launches=20)
+    for build in range(10):
+        night = {}
+        for i, wobble in enumerate(wobbles):
+            time_us = 130.0 if (build, i) == (9, 0) else 100.0
+            launches = tuple((time_us * (1 + wobble * each),) for each in (-1, 0, 1))
+            night[i] = Reading(build, "m", "e", launches, (), "new" if build == 9 else "old")
+        response = detector.add_night(build, night)
+    assert next(iter(detector.candidates)) == 0
+    assert [each.series for each in response.questions] == asked
