@@ -5,6 +5,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
+from tilewatch.worker.detection import nights as nights_module
 from tilewatch.worker.detection import step_scan
 from tilewatch.worker.detection.nights import Nights
 from tilewatch.worker.detection.policy import Policy
@@ -172,6 +173,30 @@ def test_the_present_environment_follows_the_one_before_from_whose_first_night_o
         names = {0: "a", 1: env}
         nights.add(build, {each: Reading(build, "m", name, ((100.0,),), ()) for each, name in names.items()})
     assert (nights.starts.tolist(), nights.earlier.tolist()) == ([0, start], [0, earlier])
+
+
+@pytest.mark.parametrize(
+    ("envs", "since", "here", "earlier"),
+    [
+        ("aaaa", 0, [0, 1, 2, 3], []),
+        ("aaaa", 2, [2, 3], []),
+        ("aabbbcc", 0, [5, 6], [2, 3, 4]),
+        ("aabbbcc", 3, [5, 6], [3, 4]),
+        ("aabbbcc", 5, [5, 6], []),
+        ("aabbbcc", 6, [6], []),
+        ("aabba", 0, [4], [2, 3]),
+    ],
+)
+def test_a_scan_counts_the_nights_of_the_present_environment_and_those_of_the_one_before(
+    envs: str, since: int, here: list[int], earlier: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No night counts for both, and none counts before an expected change."""
+    nights, masks = Nights([0], [0], Policy()), list[np.ndarray]()
+    for night, env in enumerate(envs):
+        nights.add(10 * night, {0: Reading(10 * night, "m", env, ((100.0,),), ())})
+    monkeypatch.setattr(nights_module, "scan_steps", lambda _, *given: masks.extend(given[:2]))
+    nights.scan(np.array([10 * since]))
+    assert [np.flatnonzero(each).tolist() for each in masks] == [here, earlier]
 
 
 @pytest.mark.parametrize(("since", "size"), [(0, log(2.0) / 2), (1, 0.0), (10, 0.0)])
