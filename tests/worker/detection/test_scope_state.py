@@ -85,6 +85,23 @@ def test_a_suspicion_has_the_builds_since_the_night_before(
     assert len(candidate.nightly.by_code) == candidate.head - base
 
 
+@pytest.mark.parametrize(
+    ("times_us", "ages", "size"),
+    [
+        ((100.0,) * 9, 3, None),
+        ((100.0,) * 7 + (110.0,) * 2, 3, np.log(1.1)),
+        ((100.0,) * 7 + (90.0,) * 2, 3, np.log(0.9)),
+        ((100.0,) * 7 + (110.0, 121.0), 1, np.log(1.21)),
+    ],
+)
+def test_a_suspicion_has_the_size_that_nights_show_at_the_likeliest_of_its_builds(
+    times_us: Sequence[float], ages: int, size: float | None
+) -> None:
+    """Nights without a move show no size."""
+    state = state_of({build: reading(build, time_us=time_us) for build, time_us in enumerate(times_us)})
+    assert state.open_candidate(0, ages, 0.0).size == (None if size is None else pytest.approx(size, abs=0.002))
+
+
 def test_builds_between_two_nights_share_the_evidence_of_the_later_night() -> None:
     nightly = NightEvidence(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]), np.array([0.0, 0.5, -np.inf]))
     spread = _by_build(nightly, (10, 14, 20), 8, 20)
