@@ -96,22 +96,23 @@ def test_the_machine_code_of_the_commit_before_is_no_change_whatever_the_night_s
 
 
 @pytest.mark.parametrize(
-    ("change", "spent", "verdict"),
+    ("change", "smallest", "spent", "verdict"),
     [
-        (0.004, 238, "undecided"),
-        (-0.004, 238, "undecided"),
-        (0.0039, 238, "unchanged"),
-        (None, 238, "unchanged"),
-        (0.004, 237, "unchanged"),  # three of 240 launches are left, enough for a first question
+        (0.004, 0.004, 238, "undecided"),
+        (-0.004, 0.004, 238, "undecided"),
+        (0.0039, 0.004, 238, "unchanged"),
+        (None, 0.004, 238, "unchanged"),
+        (0.004, None, 238, "unchanged"),
+        (0.004, 0.004, 237, "unchanged"),  # three of 240 launches are left, enough for a first question
     ],
 )
 def test_a_night_that_stands_out_is_undecided_where_no_launches_are_left_to_ask(
-    change: float | None, spent: int, verdict: str
+    change: float | None, smallest: float | None, spent: int, verdict: str
 ) -> None:
     class Quiet(ScopeJudge):
         def verdict(self, series: Series) -> SeriesVerdict:
             found = super().verdict(series)
-            return replace(found, verdict="unchanged", change=change, smallest=0.004)
+            return replace(found, verdict="unchanged", change=change, smallest=smallest)
 
     judge = Quiet([SERIES], Policy(), 240)
     judge._spent = spent
