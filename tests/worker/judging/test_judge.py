@@ -756,3 +756,39 @@ def test_a_replay_is_awaited_until_its_job_ended_without_an_answer(
         db_session.execute(update(Job).where(Job.id == job_id).values(state=state, submission_id=scope.submission_id))
     found = judge._answer(tonight, SeriesQuestion(("k", "p", "n1"), 1, 2, 4, 0))
     assert found == (None if answered is None else Launches((100.0,) * answered, (100.0,) * answered))
+
+
+@pytest.mark.parametrize(
+    ("origin", "clone", "missing", "queued"),
+    [
+        ("measured", Path("clone"), (), ["shipped"]),
+        ("measured", None, (), []),
+        ("simulated", Path("clone"), (), []),
+        ("recorded", Path("clone"), (), []),
+        ("measured", Path("clone"), ("a replay",), ["asked"]),
+    ],
+)
+def test_shipped_configs_are_replayed_once_a_night_that_a_gpu_measured_is_settled(
+    db_session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    origin: str,
+    clone: Path | None,
+    missing: tuple[str, ...],
+    queued: list[str],
+) -> None:
+    """A repository without a clone has no tuned table."""
+    planned = one_commit.submit(db_session)
+    measured = night_of(db_session, one_commit.measure(db_session, planned), planned)
+    night = replace(measured, scope=replace(measured.scope, origin=origin))
+    judged = SimpleNamespace(settle=lambda _: missing)
+    monkeypatch.setattr(judge, "_judges", {})
+    monkeypatch.setattr(judge, "_up_to_tonight", lambda *_: judged)
+    monkeypatch.setattr(judge, "_try_to_settle", lambda *_: None)
+    monkeypatch.setattr(judge, "ask_about_shipped", lambda *_: ["shipped"])
+    monkeypatch.setattr("tilewatch.worker.judging.other_causes.find", lambda *_: {})
+    monkeypatch.setattr("tilewatch.worker.judging.questions.ask", lambda *_: ["asked"])
+    monkeypatch.setattr("tilewatch.worker.git.watched.find_history", lambda *_: clone)
+    context: Any = SimpleNamespace(database_url="", replay_launches=100)
+    lease: Any = None
+    assert judge._judge(night, NIGHTS, context, lease) == queued
+    assert list(judge._judges.values()) == [judged]
