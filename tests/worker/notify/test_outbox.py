@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import delete, func, select, text, update
 
 from tests.worker.fixtures import open_regression
 from tests.worker.fixtures.celery_process import environment
 from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
 from tilewatch.db.lifecycle import alarms, messages, regressions, repositories
 from tilewatch.db.lifecycle.messages import ClaimedMessage
-from tilewatch.db.models import Message, Regression, RegressionEvent
+from tilewatch.db.models import Message, Regression, RegressionEvent, RegressionSeries
 from tilewatch.db.repository_names import EXAMPLES
 from tilewatch.db.session import session
 from tilewatch.worker.notify.alarms import OpenAlarm
@@ -23,6 +23,7 @@ from tilewatch.worker.notify.outbox import (
     _day,
     _send,
     _sender_of,
+    _write_change,
     send_due,
     write_alarm,
     write_and_send,
@@ -571,3 +572,19 @@ def test_without_a_forge_no_check_is_looked_up(database_url: str, monkeypatch: p
     monkeypatch.setattr(messages, "list_unreported_checks", lambda _: pytest.fail("they were looked up"))
     with session(database_url) as opened:
         write_checks(opened, NotifySettings(), [])
+
+
+def test_a_change_of_a_regression_that_is_gone_or_has_no_series_is_sent_to_nobody(
+    database_url: str, board: Receiver
+) -> None:
+    number, outbox = regress(database_url), outbox_of(database_url, board)
+    with session(database_url) as opened:
+        (change,) = messages.list_unreported_changes(opened)
+        _write_change(opened, outbox, replace(change, regression_id=number + 1), NOW)
+        _write_change(opened, outbox, change, NOW)
+    assert [each.regression_id for each in stored(database_url)] == [number]
+    with session(database_url) as opened:
+        opened.execute(delete(Message))
+        opened.execute(delete(RegressionSeries))
+        _write_change(opened, outbox, change, NOW)
+    assert stored(database_url) == []
