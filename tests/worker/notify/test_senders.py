@@ -1,9 +1,11 @@
 """A service's error is shown without the parts of our address that it repeats."""
 
-from collections.abc import Iterator
+import datetime as dt
+from collections.abc import Iterator, Sequence
 
 import pytest
 import requests
+from apprise.logger import logger as apprise_logger
 from apprise.plugins.custom_json import NotifyJSON
 
 from tests.worker.fixtures.http_receiver import Receiver, receiver
@@ -15,6 +17,7 @@ from tilewatch.worker.notify.senders import (
     Service,
     Webhook,
     read_result,
+    requested_wait_s,
     without_secrets,
 )
 
@@ -71,6 +74,30 @@ def test_a_message_that_is_too_long_for_a_service_says_how_many_lines_are_missin
     assert web.asked[0].json["message"] == body
 
 
+@pytest.mark.parametrize(
+    ("logged", "trouble"),
+    [
+        ([], "the service refused it"),
+        ([("DEBUG", "connecting"), ("INFO", "sent nothing")], "the service refused it"),
+        ([("WARNING", "no such room"), ("INFO", "closing")], "no such room"),
+        ([("WARNING", "no such room"), ("ERROR", "no user T0KENT0KEN")], "no user ..."),
+        ([("ERROR", "no such user"), ("CRITICAL", "no room")], "no room"),
+    ],
+)
+def test_a_service_that_takes_no_message_is_tried_again_and_its_last_error_is_the_trouble(
+    monkeypatch: pytest.MonkeyPatch, logged: Sequence[tuple[str, str]], trouble: str
+) -> None:
+    """Secrets in the error are left out."""
+
+    def refuse(*_: object, **__: object) -> bool:
+        for level, words in logged:
+            getattr(apprise_logger, level.lower())(words)
+        return False
+
+    monkeypatch.setattr(NotifyJSON, "send", refuse)
+    assert Service("json://robot:T0KENT0KEN@hooks.example.org").send(MESSAGE) == SendResult(trouble, again=True)
+
+
 def test_a_webhook_gets_the_fields_of_a_message_under_its_key(web: Receiver) -> None:
     assert Webhook(web.url).send(MESSAGE) == TAKEN
     (asked,) = web.asked
@@ -99,6 +126,28 @@ def test_a_refusal_is_final_and_other_failures_are_tried_again(status: int) -> N
     trouble = f"the hook answers {status} Why"
     expected = TAKEN if status < 300 else SendResult(trouble, again=status not in (301, 400, 410, 413, 415, 422))
     assert read_result(answer, "the hook") == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"Retry-After": "0"}, 0.0),
+        ({"Retry-After": " 61 "}, 61.0),
+        ({"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}, 60.0),
+        ({"Retry-After": "soon"}, None),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1795262490"}, 90.0),
+        ({"X-RateLimit-Remaining": "1", "X-RateLimit-Reset": "1795262490"}, None),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "soon"}, None),
+        ({"X-RateLimit-Remaining": "0"}, None),
+        ({"Retry-After": "61", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1795262490"}, 61.0),
+    ],
+)
+def test_a_wait_is_in_seconds_until_a_date_or_until_a_limit_ends(headers: dict[str, str], wait_s: float | None) -> None:
+    """It is 12:00 in UTC, which is 1795262400 s after 1970 began."""
+    answer, noon = requests.Response(), dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+    answer.headers.update(headers)
+    assert requested_wait_s(answer, noon) == wait_s
 
 
 def test_a_commit_s_subject_cannot_fake_a_line() -> None:
