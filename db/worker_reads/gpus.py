@@ -1,7 +1,7 @@
 """Reads which GPU measured a run, which GPUs can work now, and which jobs wait for a GPU without a worker."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class NodeGpu:
     driver: str | None
 
 
-def read_gpus_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, NodeGpu]:
+def read_gpus_of_runs(session: Session, run_ids: Collection[int]) -> dict[int, NodeGpu]:
     """Returns the GPU that measured each run, by the run's id."""
     query = select(Run.id, Run.host, Run.gpu_uuid, Run.toolchain["driver"].astext).where(
         Run.id == func.any(list(run_ids))

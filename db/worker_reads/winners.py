@@ -1,7 +1,7 @@
 """Reads the winners of runs, their machine code, and other facts that may explain a run's time."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,13 +100,13 @@ def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tupl
     return found
 
 
-def read_winners_of_runs(session: Session, run_ids: Sequence[int]) -> dict[int, Winner]:
+def read_winners_of_runs(session: Session, run_ids: Collection[int]) -> dict[int, Winner]:
     """Returns the winner of each run, by the run's id."""
     query = _SIDES.where(Run.id == func.any(list(run_ids)))
     return {row.run_id: Winner(**row._mapping) for row in session.execute(query)}
 
 
-def read_beaten_lists(session: Session, run_ids: Sequence[int], better_by: float) -> dict[int, Winner]:
+def read_beaten_lists(session: Session, run_ids: Collection[int], better_by: float) -> dict[int, Winner]:
     """Returns, by run id, the short list's fastest config if a config outside the list was clearly faster."""
     tried, won = (Sweep.space["listed"].contains(func.to_jsonb(each.config_id)) for each in (Trial, Measurement))
     # The lead must exceed earlier leads with the same code, compiler and driver by `better_by`.

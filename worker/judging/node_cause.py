@@ -45,10 +45,10 @@ def find_suspicions(
         or any(abs(point.time_us / run.time_us - 1.0) >= WELL_GPUS_DIFFER for run in runs[series[:2]])
     }
     ids = {run.run_id for series in moved for run in runs[series[:2]]} | {point.run_id for point in moved.values()}
-    ran = gpus.read_gpus_of_runs(session, sorted(ids))
+    ran = gpus.read_gpus_of_runs(session, ids)
     if len({gpu.host for gpu in ran.values()}) < 2:
         return []
-    won = winners.read_winners_of_runs(session, sorted(ids))
+    won = winners.read_winners_of_runs(session, ids)
     suspicions = []
     for series, point in moved.items():
         others = [run for run in runs[series[:2]] if ran[run.run_id].host != point.host and run.run_id in won]
