@@ -149,19 +149,17 @@ class Nights:
 
     def size(self, column: int, age: int, history_since: int) -> float:
         """Returns how far a series' log time, without the noise of the node, moved `age` nights ago."""
-        at = len(self.builds) - age
-        start = max(int(self.starts[column]), int(np.searchsorted(self.builds, history_since)))
-        return self._moved(self.residuals[:, column], max(start, at - self.policy.before_nights), at)
+        return self._moved(self.residuals, column, age, history_since)
 
-    def moves(self, column: int, age: int) -> tuple[float, float]:
+    def moves(self, column: int, age: int, history_since: int) -> tuple[float, float]:
         """Returns two moves of log times `age` nights ago: that of the series, and that of the baseline."""
-        at = len(self.builds) - age
-        start = max(int(self.starts[column]), at - self.policy.before_nights)
-        return self._moved(self.times[:, column], start, at), self._moved(self.baselines[:, column], start, at)
+        of_move = (column, age, history_since)
+        return self._moved(self.times, *of_move), self._moved(self.baselines, *of_move)
 
-    @staticmethod
-    def _moved(values: Floats, start: int, at: int) -> float:
-        before, after = values[start:at], values[at:]
+    def _moved(self, values: Floats, column: int, age: int, history_since: int) -> float:
+        at, since = len(self.builds) - age, int(np.searchsorted(self.builds, history_since))
+        start = max(int(self.starts[column]), since, at - self.policy.before_nights)
+        before, after = values[start:at, column], values[at:, column]
         before, after = before[np.isfinite(before)], after[np.isfinite(after)]
         if not len(before) or not len(after):
             return 0.0

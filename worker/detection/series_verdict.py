@@ -25,12 +25,12 @@ def give_verdict(state: ScopeState, key: int, candidate: Candidate | None) -> Se
     if series.confirmed is not None:
         return _of_confirmed(series.confirmed, noise, smallest, history, policy.name)
     build = nights.builds[-1] if candidate is None else likeliest_build(candidate)[0]
-    age = max(1, len(nights.builds) - int(np.searchsorted(nights.builds, build)))
+    age = len(nights.builds) - int(np.searchsorted(nights.builds, build))
     row = min(age, len(evidence.log_odds)) - 1  # replays may name a build older than the nights that are searched
     precisions = evidence.nightly.precisions[:, column]
     precision = precisions[row] if np.isfinite(precisions[row]) else np.nanmin(precisions)  # too short a history there
     change, error = nights.size(column, age, series.history_since), precision**-0.5
-    logarithms = (*find_interval(change, error), change, *nights.moves(column, age))
+    logarithms = (*find_interval(change, error), change, *nights.moves(column, age, series.history_since))
     low, high, change, time, baseline = np.expm1(np.minimum(logarithms, MOST_LOG_CHANGE)).tolist()
     moves = f"(the time moved {time:+.1%}, the baseline {baseline:+.1%})"
     reason = f"{change:+.1%} against {noise:.2%} noise of a night {moves}"

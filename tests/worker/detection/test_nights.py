@@ -74,7 +74,7 @@ def test_a_level_is_that_of_the_last_forty_nights_before_a_change(older: int, mo
     policy = Policy()
     nights = play((22, 400.0), (older, 200.0), (policy.before_nights - older, 100.0), (2, 100.0))
     assert len(nights.builds) == policy.before_nights + policy.after_nights
-    kernel, baseline = nights.moves(0, 2)
+    kernel, baseline = nights.moves(0, 2, 0)
     assert (kernel, baseline) == pytest.approx((-moved / (2 if older == 20 else 1),) * 2)
     assert nights.size(0, 2, 0) == pytest.approx(kernel, abs=0.01)
 
@@ -102,7 +102,7 @@ def test_earlier_nights_move_by_a_confirmed_change_and_later_ones_stay() -> None
     nights.align(0, 10, log(1.1))
     for after, before in ((nights.times, times), (nights.residuals, residuals)):
         assert (after - before)[:, 0] == pytest.approx([log(1.1)] * 10 + [0.0] * 3)
-    assert nights.moves(0, 3)[0] == pytest.approx(0.0)
+    assert nights.moves(0, 3, 0)[0] == pytest.approx(0.0)
     assert nights.size(0, 3, 0) == pytest.approx(0.0, abs=1e-3)
 
 
@@ -204,6 +204,7 @@ def test_the_size_of_a_move_counts_no_nights_before_an_expected_change(since: in
     """Ten nights of 100 us and twelve of 200, of which the last two are the move's."""
     nights = play((10, 100.0), (12, 200.0))
     assert nights.size(0, 2, since) == pytest.approx(size, abs=0.01)
+    assert nights.moves(0, 2, since) == pytest.approx((size, size))
 
 
 def test_a_move_counts_no_nights_on_another_toolchain() -> None:
@@ -211,9 +212,9 @@ def test_a_move_counts_no_nights_on_another_toolchain() -> None:
     for build in range(22):
         time_us = 100.0 if build < 10 else 200.0
         nights.add(build, {0: Reading(build, "m", f"e{build >= 10}", ((time_us,),) * 3, ((2 * time_us,),) * 3)})
-    assert nights.moves(0, 2) == pytest.approx((0.0, 0.0))
+    assert nights.moves(0, 2, 0) == pytest.approx((0.0, 0.0))
     assert nights.size(0, 2, 0) == pytest.approx(0.0, abs=1e-3)
-    assert nights.moves(0, 12) == (0.0, 0.0), "there are no nights before on this toolchain"
+    assert nights.moves(0, 12, 0) == (0.0, 0.0), "there are no nights before on this toolchain"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,7 @@ def test_a_move_counts_no_nights_on_another_toolchain() -> None:
 )
 def test_a_move_is_to_the_mean_of_two_nights_or_the_median_of_more(after: tuple[float, ...], moved: float) -> None:
     nights = play((10, 100.0), *((1, time_us) for time_us in after))
-    assert nights.moves(0, len(after))[0] == pytest.approx(log(moved))
+    assert nights.moves(0, len(after), 0)[0] == pytest.approx(log(moved))
 
 
 @pytest.mark.parametrize(("kernels", "learns"), [(5, True), (6, False)])
