@@ -686,3 +686,36 @@ def test_the_quietest_series_with_new_code_is_asked_about_first_though_a_noisy_o
         response = detector.add_night(build, night)
     assert next(iter(detector.candidates)) == 0
     assert [each.series for each in response.questions] == asked
+
+
+@pytest.mark.parametrize(
+    ("deviations", "changes", "asked"),
+    [
+        ((1.0, 2.5), {}, [0]),
+        ((1.0, 1.5), {}, [0, 1]),
+        ((1.0, 1.5, 2.5), {}, [0, 1]),
+        ((1.0, 2.5), {"launches": 3}, [0, 1]),
+        ((1.0, 2.5), {"code_share": None}, [0, 1]),
+        ((1.0, 2.5), {"base": 41, "head": 42}, [0, 1]),
+    ],
+)
+def test_new_code_of_a_noisy_series_waits_for_the_answer_of_the_quietest_at_its_build(
+    deviations: tuple[float, ...], changes: dict[str, int | None], asked: list[int]
+) -> None:
+    """It waits if it is twice as noisy or more and has no launch yet."""
+    detector = Detector({i: NodeKernel(0, i) for i in range(len(deviations))}, launches=3)
+    detector.budget.start_night(1000, detector.policy)
+    for series, deviation in enumerate(deviations):
+        nightly = NightEvidence(*np.zeros((2, 1)))
+        candidate = Candidate(series, 40, 41, None, nightly, 1e-4 * deviation**2, 0.0, code_share=0.2)
+        detector.candidates[series] = replace(candidate, **(changes if series else {}))  # type: ignore[arg-type]
+    assert [each.series for each in detector._next_questions([]).questions] == asked
+
+
+def test_questions_of_a_past_night_are_awaited_no_longer() -> None:
+    detector = Detector({0: NodeKernel(0, 0)}, launches=3)
+    for each in stepped(0.05, nights=31):
+        detector.add_night(each.build, {0: each})
+    assert list(detector.awaited) == [0]
+    detector.add_night(31, {})
+    assert detector.awaited == {}
