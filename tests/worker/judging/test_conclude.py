@@ -8,7 +8,7 @@ import pytest
 from tilewatch.db.worker_reads.gpus import NodeGpu
 from tilewatch.db.worker_reads.judging import NightBefore, Point
 from tilewatch.worker.detection.policy import Policy
-from tilewatch.worker.detection.replay_evidence import Estimate
+from tilewatch.worker.detection.replay_evidence import Estimate, compute_log_ratios, estimate_pair
 from tilewatch.worker.detection.verdict import ConfirmedChange, SeriesVerdict
 from tilewatch.worker.judging import night, node_comparison
 from tilewatch.worker.judging.node_comparison import NodeAnswer, NodeSuspicion
@@ -67,6 +67,20 @@ def test_replays_that_leave_no_room_for_a_relevant_change_refute_it_though_they_
     launches = [(100.0, 100.0 * (1 + size + 0.0001 * wobble)) for wobble in (-1, 0, 1)]
     conclusion = night.conclude(judge_of(launches=launches), SERIES, None)
     assert conclusion.outcome == outcome
+
+
+def test_replays_that_show_either_sign_refute_a_suspicion_however_unsure_they_are() -> None:
+    conclusion = night.conclude(judge_of(launches=[(100.0, 98.0), (100.0, 100.0), (100.0, 102.0)]), SERIES, None)
+    assert (conclusion.verdict, conclusion.outcome) == ("unchanged", "refuted")
+
+
+@pytest.mark.parametrize("size", [0.005, -0.005])
+def test_a_change_that_may_just_be_the_least_that_matters_is_not_refuted(size: float) -> None:
+    launches = [(100.0, 100.0 * (1 + size + 0.0001 * wobble)) for wobble in (-1, 0, 1)]
+    low, high = estimate_pair(compute_log_ratios(*zip(*launches, strict=True)), 0.0).interval
+    numbers, first, most = judge_of().verdict(SERIES), FirstQuestion(6, 7, launches), max(-low, high)
+    assert night.conclude_unconfirmed(numbers, first, most).outcome == "undecided"
+    assert night.conclude_unconfirmed(numbers, first, math.nextafter(most, 1.0)).outcome == "refuted"
 
 
 def test_an_older_builds_suspicion_that_nobody_can_replay_says_nothing_of_a_night_with_the_same_code() -> None:
@@ -132,3 +146,15 @@ def test_a_node_is_slower_by_more_than_well_gpus_differ(size: float, slower: boo
     answer = NodeAnswer(Estimate(math.log1p(size), 0.0005, 8), None)
     assert answer.is_node(Policy()) == (abs(size) > 0.01)
     assert node_comparison.is_slower(SUSPICION, answer, Policy()) == slower
+
+
+def test_a_verdict_that_is_undecided_has_its_own_reason_though_no_launches_are_left() -> None:
+    class Unsure(ScopeJudge):
+        def verdict(self, series: Series) -> SeriesVerdict:
+            return replace(super().verdict(series), change=0.02, smallest=0.004)
+
+    judge = Unsure([SERIES], Policy(), 0)
+    conclusion = night.conclude(judge, SERIES, None)
+    assert judge.is_spent()
+    assert (conclusion.verdict, conclusion.outcome) == ("undecided", None)
+    assert conclusion.reason == judge.verdict(SERIES).reason
