@@ -1,14 +1,17 @@
 """A service's error is shown without the parts of our address that it repeats."""
 
 import datetime as dt
+import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import requests
 from apprise.logger import logger as apprise_logger
+from apprise.plugins.custom_form import NotifyForm
 from apprise.plugins.custom_json import NotifyJSON
 
-from tests.worker.fixtures.http_receiver import Receiver, receiver
+from tests.worker.fixtures.http_receiver import Answer, Receiver, receiver
 from tilewatch.text import WORD_JOINER, one_line, without_mentions
 from tilewatch.worker.notify.senders import (
     TAKEN,
@@ -72,6 +75,35 @@ def test_a_message_that_is_too_long_for_a_service_says_how_many_lines_are_missin
     monkeypatch.setattr(NotifyJSON, "body_maxlen", len("subject\r\n") + room)
     assert Service(web.url.replace("http", "json")).send(MESSAGE) == TAKEN
     assert web.asked[0].json["message"] == body
+
+
+def test_a_message_to_two_services_is_no_longer_than_either_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = list[str]()
+    for service in (NotifyJSON, NotifyForm):
+        monkeypatch.setattr(service, "send", lambda _, body, **__: bodies.append(body) or True)
+    monkeypatch.setattr(NotifyJSON, "body_maxlen", len("subject\r\nfirst\nsecond"))
+    assert Service("json://here.example.org, form://here.example.org").send(MESSAGE) == TAKEN
+    assert bodies == ["and 2 more: http://here"] * 2
+
+
+def test_a_service_gets_the_text_as_it_is_and_its_address_is_not_logged(
+    web: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "gemm<T> &amp; 3 < 4\n* next"
+    with caplog.at_level(logging.DEBUG, "apprise"):
+        sent = Service(f"{web.url.replace('http', 'json')}/T0KENT0KEN").send(replace(MESSAGE, body=text))
+    assert (sent, web.asked[0].json["message"]) == (TAKEN, text)
+    assert "T0KENT0KEN" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_webhook_that_sends_messages_elsewhere_is_given_up(web: Receiver, status: int) -> None:
+    with receiver() as elsewhere:
+        web.answer = lambda _: Answer(status, headers={"Location": elsewhere.url})
+        sent = Webhook(web.url).send(MESSAGE)
+    assert (sent.again, len(web.asked), elsewhere.asked) == (False, 1, [])
+    assert sent.trouble is not None
+    assert sent.trouble.startswith(f"the webhook answers {status} ")
 
 
 @pytest.mark.parametrize(
