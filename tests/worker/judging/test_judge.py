@@ -727,20 +727,23 @@ def test_a_night_is_judged_later_if_postgres_is_away_or_its_lease_was_lost(
 
 
 @pytest.mark.parametrize(
-    ("stored", "origin", "state", "answered"),
+    ("stored", "used", "origin", "state", "answered"),
     [
-        (4, "measured", None, 4),
-        (3, "measured", None, None),
-        (3, "measured", "queued", None),
-        (3, "measured", "cancelled", 3),
-        (0, "measured", "cancelled", 0),
-        (3, "recorded", None, 3),
+        (4, 0, "measured", None, 4),
+        (3, 0, "measured", None, None),
+        (3, 0, "measured", "queued", None),
+        (3, 0, "measured", "cancelled", 3),
+        (0, 0, "measured", "cancelled", 0),
+        (3, 2, "measured", "queued", None),
+        (3, 2, "measured", "cancelled", 1),
+        (6, 2, "measured", None, 4),
+        (3, 0, "recorded", None, 3),
     ],
 )
 def test_a_replay_is_awaited_until_its_job_ended_without_an_answer(
-    db_session: Session, stored: int, origin: str, state: str | None, answered: int | None
+    db_session: Session, stored: int, used: int, origin: str, state: str | None, answered: int | None
 ) -> None:
-    """Nobody can replay recorded nights, so their questions have the launches that are on record."""
+    """Launches that an earlier question used are on top. Recorded nights have no launches but those on record."""
     won = Winner(1, 1, "source", 1, {"tile_m": 32}, "key", "k", "code", "c1")
     ends = [End(number, f"{number}" * 40, won, None, f"code {number}") for number in (1, 2)]
     pair = Pair("k", "p", ends[0], ends[1], False)
@@ -751,10 +754,10 @@ def test_a_replay_is_awaited_until_its_job_ended_without_an_answer(
     history = SimpleNamespace(find_pair=lambda *_: pair)
     tonight: Any = SimpleNamespace(session=db_session, scope=scope, history=history, facts=facts)
     if state is not None:
-        key = question_key(scope, "k", "p", f"{ends[0].sha}:{ends[1].sha}", stored, 4 - stored)
+        key = question_key(scope, "k", "p", f"{ends[0].sha}:{ends[1].sha}", stored, used + 4 - stored)
         job_id = one_commit.job(db_session, judging.job_keys(key)[1], "queued", kind="confirm")
         db_session.execute(update(Job).where(Job.id == job_id).values(state=state, submission_id=scope.submission_id))
-    found = judge._answer(tonight, SeriesQuestion(("k", "p", "n1"), 1, 2, 4, 0))
+    found = judge._answer(tonight, SeriesQuestion(("k", "p", "n1"), 1, 2, 4, used))
     assert found == (None if answered is None else Launches((100.0,) * answered, (100.0,) * answered))
 
 

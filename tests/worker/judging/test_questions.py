@@ -84,13 +84,14 @@ def test_a_replay_of_two_series_is_queued_once_and_each_run_awaits_it_with_its_o
     points = {series_of(point): point for point in POINTS}
     absent = ("k", "p", "absent")
     judge = ScopeJudge([*points, absent], Policy(), 100)
-    missing = [SeriesQuestion(series, 6, 7, 4, 0) for series in points]
+    missing = [SeriesQuestion(series, 6, 7, 4, 2) for series in points]
     (key,) = questions.ask(night, judge, missing, {}, points)
     assert night.queued == [(key, priority, 71)]
+    assert key.endswith(":0+6"), "an earlier question used two launches, and none is stored"
     assert night.suspicions == [(0, (1, 2)), (1, (1, 2))]
     assert night.verdicts == [(run_id, "undecided", AWAITS_REPLAY) for run_id in (0, 1)]
     night = Noting(base, head)
-    assert questions.ask(night, judge, [SeriesQuestion(absent, 6, 7, 4, 0)], {}, points) == [key]
+    assert questions.ask(night, judge, [SeriesQuestion(absent, 6, 7, 4, 2)], {}, points) == [key]
     assert night.queued == [(key, priority, None)]
     assert (night.suspicions, night.verdicts) == ([], [])
 
