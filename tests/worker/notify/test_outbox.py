@@ -378,6 +378,21 @@ def test_an_alarm_goes_to_those_who_get_its_gpu_model(
     assert [message.channel for message in stored(database_url)] == channels
 
 
+def test_an_alarm_waits_for_the_end_of_quiet_hours_and_goes_to_no_forge(database_url: str, board: Receiver) -> None:
+    of = {"kind": "quarantine", "key": "k", "subject": "GPU-7", "detail": "the driver reported Xid 79"}
+    channels = {"board": {"webhook": board.url}, "commits": {"forge": "a/b"}}
+    routes, quiet = [{"to": list(channels)}], {"from": "11:00", "to": "13:00"}
+    outbox = outbox_of(database_url, board, channels=channels, routes=routes, quiet=quiet)
+    outbox = replace(outbox, senders={**outbox.senders, "commits": Forge("a/b", board.url, "t")})
+    now = NOW.replace(year=2096)  # the database's clock decides whether the wait is over
+    with session(database_url) as opened:
+        alarm_id, _ = alarms.open_once(opened, **of)
+        write_alarm(opened, outbox, alarm_id, OpenAlarm(**of), now)
+    assert [(each.channel, each.not_before) for each in stored(database_url)] == [
+        ("board", now + dt.timedelta(hours=1))
+    ]
+
+
 def test_a_digest_comes_once_a_day_also_on_a_calm_one(database_url: str, board: Receiver) -> None:
     outbox = outbox_of(database_url, board, digest={"at": "08:30", "to": ["board"]}, routes=[])
     assert write_and_send(outbox, NOW.replace(hour=8)) == 0
@@ -385,6 +400,15 @@ def test_a_digest_comes_once_a_day_also_on_a_calm_one(database_url: str, board: 
     assert write_and_send(outbox, NOW.replace(hour=10)) == 0
     assert board.subjects() == ["Tilewatch: 0 new regressions, 0 open, 0 alarms in all repositories"]
     assert write_and_send(outbox, NOW.replace(day=21, hour=9)) == 1
+
+
+def test_a_digest_goes_to_no_forge(database_url: str, board: Receiver) -> None:
+    channels = {"board": {"webhook": board.url}, "commits": {"forge": "a/b"}}
+    digest = {"at": "08:30", "to": list(channels)}
+    outbox = outbox_of(database_url, board, channels=channels, digest=digest, routes=[])
+    outbox = replace(outbox, senders={**outbox.senders, "commits": Forge("a/b", board.url, "t")})
+    assert write_and_send(outbox, NOW) == 1
+    assert [each.channel for each in stored(database_url)] == ["board"]
 
 
 def test_a_digest_lists_what_is_new_and_open(database_url: str, board: Receiver) -> None:
