@@ -275,6 +275,7 @@ def test_a_total_is_written_once_and_only_if_all_parts_have_a_time(
 def test_the_verdict_on_a_total_names_the_commits_of_the_part_that_changed_it_most(
     changes: tuple[float, float], verdict: str, commits: tuple[int | None, int | None]
 ) -> None:
+    """Each part is half of the total, so that its interval and noise are a root of two narrower than theirs."""
     parts = []
     for number, change in enumerate(changes, 1):
         name = "unchanged" if not change else "regression" if change > 0 else "improvement"
@@ -287,6 +288,9 @@ def test_the_verdict_on_a_total_names_the_commits_of_the_part_that_changed_it_mo
     assert (found.run_id, found.verdict, found.history_points) == (5, verdict, 9)
     assert (found.good_commit_id, found.bad_commit_id) == commits
     assert found.change == pytest.approx(sum(changes) / 2)
+    interval = [sum(changes) / 2 + each * 0.001 / 2**0.5 for each in (-1, 1)]
+    assert [found.low, found.high] == pytest.approx(interval)
+    assert [found.noise, found.smallest] == pytest.approx([0.002 / 2**0.5, 3 * 0.002 / 2**0.5])
     assert found.reason.startswith("the changes of its parts add up" if any(changes) else "its parts together")
 
 
