@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import delete, select, text, update
@@ -475,6 +475,56 @@ def test_the_largest_moves_of_a_night_are_replayed_on_two_nodes(db_session: Sess
     assert fleet.suspect({"c": 101.5, "g": 100.0}) == []
     for only in CUBINS:
         assert fleet.suspect(times_us, only) == [], "both cubins are replayed on both nodes"
+
+
+@pytest.mark.parametrize(
+    ("time_us", "of_reported", "of_others"),
+    [(105.0, [], [("b", 0.05)]), (103.0, [], [("b", 0.03)]), (102.5, [("a", 0.025)], [("b", 0.025)])]
+    + [(time_us, [("a", round(time_us / 100 - 1, 6))], []) for time_us in (101.5, 100.5)],
+)
+def test_a_slow_node_that_is_reported_is_asked_only_whether_it_is_as_fast_again(
+    db_session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    time_us: float,
+    of_reported: list[tuple[str, float]],
+    of_others: list[tuple[str, float]],
+) -> None:
+    """It is asked when half of the 5 % is gone, though the rest is too little to suspect a node of."""
+    fleet = Fleet(db_session)
+    monkeypatch.setattr(gpus, "read_open_causes", lambda *_: {("gemm", "a"): {"n1 and n2": 0.05}})
+    assert fleet.suspect({"a": time_us, "b": time_us}) == [*of_reported, *of_others]
+
+
+OF_NODE = ReplayFact("k", "p", 1, 1, 1, 1, "code", "code", (100.0,) * 8, (100.0,) * 8, None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "given_up", "failure"),
+    [
+        ((OF_NODE, OF_NODE), False, None),
+        ((OF_NODE, None), True, "n2: the GPU could not be asked"),
+        ((None, OF_NODE), True, "n1: the GPU could not be asked"),
+        ((OF_NODE, replace(OF_NODE, good_us=(), bad_us=(), failure="it is wrong")), False, "n2: it is wrong"),
+    ],
+)
+def test_an_answer_of_two_nodes_needs_launches_on_both(
+    monkeypatch: pytest.MonkeyPatch,
+    facts: tuple[ReplayFact | None, ReplayFact | None],
+    given_up: bool,
+    failure: str | None,
+) -> None:
+    asked, session = suspicion(), cast(Session, None)
+    first, second = (
+        replace(each, key=host, host=host) for each, host in zip(asked.questions, ("n1", "n2"), strict=True)
+    )
+    asked = replace(asked, questions=(first, second))
+    monkeypatch.setattr(judging, "find_replay", lambda _, key: facts[key == "n2"])
+    monkeypatch.setattr(judging, "was_given_up", lambda *_: given_up)
+    answer = node_cause.read_answer(session, asked)
+    assert answer is not None
+    assert (answer.failure, answer.node is None) == (failure, failure is not None)
+    monkeypatch.setattr(judging, "was_given_up", lambda *_: False)
+    assert (node_cause.read_answer(session, asked) is None) == (None in facts)
 
 
 @pytest.mark.parametrize("away", ["GPU-1", "GPU-2", None])
