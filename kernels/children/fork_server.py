@@ -64,12 +64,11 @@ def serve(control: socket.socket, import_role: Callable[[str], object]) -> Forke
         process_id = os.fork()
         if process_id == 0:
             os.setsid()
-            os.close(group_made)
             processes.end_with_parent(request["death_signal"])
             if os.getppid() != server:  # the server ended first
                 os._exit(1)
             Path("/proc/self/comm").write_text(f"tw-{request['role']}")  # for top; at most 15 characters
-            _become(request["environment"], files)
+            _become(request["environment"], files)  # closes `group_made` too
             return Forked(request["role"], request["readable"], request["writable"])
         forked[process_id] = request["writable"][0]
         for file in (*files, group_made):
