@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import func, select, text, update
@@ -360,6 +361,31 @@ def test_a_change_of_several_jobs_changes_those_alone_and_lists_them_by_number(d
     db_session.execute(update(Job).where(Job.id.in_(ids)).values(lease_until=ENDED_LEASE))
     assert jobs.requeue_expired(db_session) == [UnsentJob(each, "compile") for each in ids]
     assert (_job(db_session, other).state, _job(db_session, other).queue) == ("waiting", "gpu.b200")
+
+
+def test_a_change_waits_for_another_one_of_the_first_job_and_holds_no_later_job_meanwhile(database_url: str) -> None:
+    """Two changes of the same jobs cannot deadlock, and the later one leaves out what the earlier one changed."""
+    with session.session(database_url) as opened:
+        ids = [one_commit.job(opened, f"job {number}", state="waiting") for number in range(3)]
+    with session.session(database_url) as opened:
+        for job_id in ids[::-1]:  # the first row lies last
+            opened.execute(update(Job).where(Job.id == job_id).values(subject="moved"))
+
+    def release_all() -> list[int]:
+        with session.session(database_url) as opened:
+            for scan in ("index", "bitmap"):  # the rows are read as they lie
+                opened.execute(text(f"set local enable_{scan}scan = off"))
+            return [each.id for each in jobs.release(opened, ids)]
+
+    with ThreadPoolExecutor(1) as threads, session.session(database_url) as looking:
+        with session.session(database_url) as opened:
+            jobs.release(opened, ids[:1])
+            later = threads.submit(release_all)
+            while not later.done() and not looking.scalar(text("select count(*) from pg_locks where not granted")):
+                pass
+            free = looking.scalars(select(Job.id).order_by(Job.id).with_for_update(skip_locked=True)).all()
+            looking.rollback()
+        assert (free, later.result()) == (ids[1:], ids[1:])
 
 
 def test_the_log_of_a_job_is_the_last_one_written_until_the_job_is_done(db_session: Session) -> None:
