@@ -12,11 +12,13 @@ from tilewatch.db.page_reads.evidence import CommitInRangeRow
 from tilewatch.db.page_reads.sweeps import TrialRow
 
 
-def test_a_frame_without_rows_has_all_columns_and_its_times_can_be_compared() -> None:
+def test_a_frame_without_rows_has_all_columns_of_which_only_the_times_are_times() -> None:
     """pandas gives an empty column numbers, which it compares with no time."""
     empty = to_frame(CommitInRangeRow, [])
     assert list(empty) == [each.name for each in fields(CommitInRangeRow)]
     assert (empty["committed_at"] >= pd.Timestamp("2026-11-20", tz="UTC")).empty
+    assert [name for name in empty if empty[name].dtype != object] == ["committed_at"]
+    assert empty["author"].str.upper().empty, "pandas has no letters of times"
 
 
 def test_a_missing_text_is_none_and_a_missing_number_is_no_number() -> None:
