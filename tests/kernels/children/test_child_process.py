@@ -42,8 +42,11 @@ def test_answers_come_in_order_whatever_their_size() -> None:
 
 def test_what_was_begun_is_answered_by_nobody_and_a_death_in_it_is_told_to_the_next() -> None:
     with started() as child:
+        assert child.is_idle
         child.begin({"do": "echo", "text": "begun"})
+        assert not child.is_idle
         assert [child.ask({"do": "echo", "text": text}, deadline_s=60)["text"] for text in "ab"] == ["a", "b"]
+        assert child.is_idle
     with started() as child:
         child.begin({"do": "die", "text": "no module named ops"})
         with pytest.raises(ChildDied, match="exit code 3: no module named ops"):
