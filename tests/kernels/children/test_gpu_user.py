@@ -176,6 +176,36 @@ def test_a_child_that_stays_root_though_it_was_given_a_user_is_noticed(monkeypat
     assert gpu_user.find_refusal(UUID, ChildProcess) == "a child that should have had another user was still root"
 
 
+def test_no_request_of_the_trial_waits_longer_than_the_deadline() -> None:
+    """A driver that hangs in one process must not stop the worker."""
+    deadlines_s: list[float] = []
+
+    class Trial:
+        def __init__(self, role: str, *, environment: dict[str, str]) -> None:
+            self.given: dict[str, Any] = {"timer": "cupti", "user": role, "shared": "a handle"}
+            assert environment == {"CUDA_VISIBLE_DEVICES": UUID}
+
+        def begin(self, request: dict[str, Any]) -> None:
+            assert request == {"ask": "start"}
+
+        def finish(self, *, deadline_s: float) -> dict[str, Any]:
+            deadlines_s.append(deadline_s)
+            return self.given
+
+        def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
+            deadlines_s.append(deadline_s)
+            numbers.extend(request.get("numbers", ()))
+            return {**self.given, "numbers": numbers}
+
+        def close(self) -> None:
+            closed.append(self)
+
+    numbers, closed = list[int](), list[Trial]()
+    assert gpu_user._try(UUID, Trial) is None
+    assert deadlines_s == [gpu_user.DEADLINE_S] * 4
+    assert len(set(closed)) == 2
+
+
 def test_it_is_tried_once_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
     monkeypatch.setattr(gpu_user, "_try", lambda gpu, _: tried.append(gpu))
