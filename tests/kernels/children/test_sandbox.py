@@ -15,6 +15,7 @@ import pytest
 
 from tilewatch.kernels.catalog import catalog
 from tilewatch.kernels.children import sandbox
+from tilewatch.kernels.children.call_filter import CallPolicy
 from tilewatch.kernels.children.child_process import ON_GPU, WITHOUT_GPU
 from tilewatch.kernels.children.sandbox import Level, SandboxMissing
 from tilewatch.kernels.compiling.compile_children import BuildError
@@ -343,6 +344,60 @@ def test_a_kernel_that_bounds_moving_and_truncating_is_asked_to(
     monkeypatch.setattr(sandbox, "_libc", lambda: kernel)
     sandbox._enter_landlock((), (), network=True)
     assert kernel.handled == sandbox.READS | sandbox.WRITES | newer
+
+
+ENTRANCES = {
+    "without a GPU": lambda: sandbox.confine_without_gpu(readable=(), writable=()),
+    "ending others": lambda: sandbox.confine_without_gpu(readable=(), writable=(), ends_others=True),
+    "to install": lambda: sandbox.confine_to_install(readable=(), writable=()),
+    "with a GPU": lambda: sandbox.confine_with_gpu(writable=()),
+    "with all files": lambda: sandbox.confine_with_gpu(writable=None),
+}
+
+
+@pytest.fixture
+def policies(monkeypatch: pytest.MonkeyPatch) -> list[CallPolicy]:
+    """The filters of calls that are entered, on a kernel that takes all of them. This process stays as it is."""
+    entered: list[CallPolicy] = []
+    monkeypatch.setattr(sandbox, "_filter_calls", entered.append)
+    for name in ("_drop_capabilities", "_leave_root", "_become_owner"):
+        monkeypatch.setattr(sandbox, name, lambda *_: 0)
+    return entered
+
+
+@pytest.mark.parametrize(
+    ("entrance", "truncate", "signals"),
+    [
+        ("without a GPU", 3, 6),
+        ("ending others", 3, 0),
+        ("to install", 3, 6),
+        ("with a GPU", 3, 6),
+        ("with all files", 0, 6),
+    ],
+)
+def test_calls_are_left_to_the_first_kernel_that_bounds_them(
+    entrance: str, truncate: int, signals: int, policies: list[CallPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it the filter refuses them. `truncate` and `signals` are the first versions of Landlock that do."""
+    for version in range(10):
+        monkeypatch.setattr(sandbox, "_libc", lambda version=version: NewerKernel(version))
+        ENTRANCES[entrance]()
+    assert [each.bounds_truncate for each in policies] == [version >= truncate for version in range(10)]
+    assert [each.bounds_signals for each in policies] == [version >= signals for version in range(10)]
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_a_process_whose_sandbox_is_switched_off_is_not_confined(
+    entrance: str, policies: list[CallPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = NewerKernel(9)
+    monkeypatch.setattr(sandbox, "_libc", lambda: kernel)
+    monkeypatch.setenv(sandbox.SWITCH, "off")
+    ENTRANCES[entrance]()
+    assert (policies, kernel.handled) == ([], 0)
+    monkeypatch.delenv(sandbox.SWITCH)
+    ENTRANCES[entrance]()
+    assert len(policies) == 1
 
 
 def test_a_folder_s_user_is_one_of_those_set_aside_for_folders() -> None:
