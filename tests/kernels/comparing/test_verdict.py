@@ -249,6 +249,16 @@ def test_the_number_of_needed_launches_is_that_which_decides() -> None:
     assert judge(*_draw_launches(0.0005, half, spread=0.003), Design(1, half, margin=0.001)).kind == "undecided"
 
 
+@pytest.mark.parametrize("change", [0.0002, 0.0008])
+def test_a_gain_needs_as_many_launches_as_a_loss_of_its_size(change: float) -> None:
+    """Its distance from nothing decides, or that from the margin where this is larger."""
+    base_us = [100.0] * 40
+    head_us = [[100.0 * math.exp(sign * (change + 0.01 * (-1) ** each)) for each in range(40)] for sign in (1, -1)]
+    slower, faster = (judge(base_us, each, Design(1, margin=0.001)).needed_launches for each in head_us)
+    assert slower is not None
+    assert faster == pytest.approx(slower, rel=0.05)
+
+
 @pytest.mark.parametrize(("launches", "is_final"), [(12, False), (16, True)])
 def test_a_comparison_that_cannot_be_decided_ends_early(launches: int, is_final: bool) -> None:
     verdict = judge(*_draw_launches(0.0005, launches, spread=0.03), Design(1, margin=0.001))
