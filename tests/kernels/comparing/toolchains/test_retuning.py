@@ -13,13 +13,20 @@ from tests.worker.fixtures import tiny_repository
 from tilewatch.kernels.comparing.toolchains import retuning
 from tilewatch.kernels.comparing.toolchains.compile_sides import ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.pairs import CompiledSide, ToolchainPair
-from tilewatch.kernels.comparing.toolchains.retuning import RetunedSpace, read_recorded_times, retune_each
+from tilewatch.kernels.comparing.toolchains.retuning import (
+    DRAWN,
+    REACH,
+    RetunedSpace,
+    choose_space,
+    read_recorded_times,
+    retune_each,
+)
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.compiling.store import CubinStore
 from tilewatch.kernels.measuring.measure import MeasureFailed
 from tilewatch.kernels.measuring.pair_bench import PairBench
 from tilewatch.kernels.recording import recording_file
-from tilewatch.kernels.results import Compiled, Cubin, Params
+from tilewatch.kernels.results import Compiled, Cubin, Params, Plan, PlannedTrial
 from tilewatch.kernels.toolchains.toolchain import INSTALLED, Toolchain
 
 CONFIGS = ({"width": 64}, {"width": 128}, {"width": 96})
@@ -103,6 +110,34 @@ def test_times_are_those_of_the_newest_whole_sweep(
     recording_file.write(tmp_path / "a.jsonl.gz", HEADER, rows)
     (times,) = read_recorded_times([tmp_path / "a.jsonl.gz"], "h200").values()
     assert list(times.values()) == newest
+
+
+def make_plan(listed: int, drawn: int) -> Plan:
+    trials = tuple(PlannedTrial({"tile_m": each}, str(each)) for each in range(listed + drawn))
+    return Plan("k", "1x1", "sm_90", "", 1, (), 1, 1, (), trials, drawn=drawn, rest=drawn)
+
+
+def list_tiles(space: RetunedSpace) -> list[int]:
+    return [config["tile_m"] for config in space.configs]
+
+
+def test_the_space_is_what_was_near_the_fastest_then_the_list_then_a_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {("k", "1x1", "sm_90"): {'{"tile_m": 1}': 130.1, '{"tile_m": 7}': 100.0 * REACH, '{"tile_m": 4}': 100.0}}
+    space = choose_space(make_plan(2, 198), times)
+    assert list_tiles(space)[:4] == [4, 7, 0, 1]
+    assert len(set(list_tiles(space))) == 4 + DRAWN == 4 + space.drawn
+    assert max(list_tiles(space)) > 150, "from the whole space"
+    assert (space.size, choose_space(make_plan(2, 8), times).drawn) == (200, 6)
+    monkeypatch.setattr(retuning, "MOST_NEAR", 1)
+    assert list_tiles(choose_space(make_plan(2, 198), times))[:3] == [4, 0, 1]
+
+
+def test_a_space_without_a_list_and_a_recording_is_swept_as_a_whole() -> None:
+    whole = choose_space(make_plan(200, 0), {})
+    assert (sorted(list_tiles(whole)), whole.drawn) == (list(range(200)), 200)
+    assert list_tiles(whole) != list(range(200)), "mixed"
+    listed = choose_space(make_plan(2, 198), {})
+    assert (list_tiles(listed)[:2], listed.drawn) == ([0, 1], DRAWN)
 
 
 class MadePool:

@@ -12,7 +12,6 @@ from tests.kernels.fixtures.fake_gpu import THIS_GPU
 from tilewatch.kernels.catalog.share import Shares
 from tilewatch.kernels.comparing.baseline_bench import BaselineWork
 from tilewatch.kernels.comparing.timing_order import Timing
-from tilewatch.kernels.comparing.toolchains import retuning as retuning_module
 from tilewatch.kernels.comparing.toolchains import time_sides as module
 from tilewatch.kernels.comparing.toolchains.compile_sides import Chosen, ComparedSide, Workplace
 from tilewatch.kernels.comparing.toolchains.ladders import list_ladders, name_driver
@@ -26,7 +25,6 @@ from tilewatch.kernels.comparing.toolchains.report_file import (
     read_report,
 )
 from tilewatch.kernels.comparing.toolchains.report_verdict import judge_everything, judge_report, make_design
-from tilewatch.kernels.comparing.toolchains.retuning import DRAWN, REACH, RetunedSpace, choose_space
 from tilewatch.kernels.comparing.toolchains.rungs import name_rungs
 from tilewatch.kernels.comparing.toolchains.safety_verdict import Retuning
 from tilewatch.kernels.comparing.toolchains.time_sides import FROZEN_SHARE, ToolchainTimer
@@ -487,34 +485,6 @@ def test_what_moved_in_the_code_is_said_of_operators_that_need_attention(tmp_pat
     said = [line for line in write_lines(report) if line.startswith(("  safe: ", "  not safe: "))]
     assert [line.split(": ")[1] for line in said] == ["worse 1x1", "even 1x1"]
     assert [line.endswith(" (spills 0 -> 40 bytes)") for line in said] == [True, False]
-
-
-def make_plan(listed: int, drawn: int) -> Plan:
-    trials = tuple(PlannedTrial({"tile_m": each}, str(each)) for each in range(listed + drawn))
-    return Plan("k", "1x1", "sm_90", "", 1, (), 1, 1, (), trials, drawn=drawn, rest=drawn)
-
-
-def list_tiles(space: RetunedSpace) -> list[int]:
-    return [config["tile_m"] for config in space.configs]
-
-
-def test_the_space_is_what_was_near_the_fastest_then_the_list_then_a_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = {("k", "1x1", "sm_90"): {'{"tile_m": 1}': 130.1, '{"tile_m": 7}': 100.0 * REACH, '{"tile_m": 4}': 100.0}}
-    space = choose_space(make_plan(2, 198), times)
-    assert list_tiles(space)[:4] == [4, 7, 0, 1]
-    assert len(set(list_tiles(space))) == 4 + DRAWN == 4 + space.drawn
-    assert max(list_tiles(space)) > 150, "from the whole space"
-    assert (space.size, choose_space(make_plan(2, 8), times).drawn) == (200, 6)
-    monkeypatch.setattr(retuning_module, "MOST_NEAR", 1)
-    assert list_tiles(choose_space(make_plan(2, 198), times))[:3] == [4, 0, 1]
-
-
-def test_a_space_without_a_list_and_a_recording_is_swept_as_a_whole() -> None:
-    whole = choose_space(make_plan(200, 0), {})
-    assert (sorted(list_tiles(whole)), whole.drawn) == (list(range(200)), 200)
-    assert list_tiles(whole) != list(range(200)), "mixed"
-    listed = choose_space(make_plan(2, 198), {})
-    assert (list_tiles(listed)[:2], listed.drawn) == ([0, 1], DRAWN)
 
 
 def test_a_rung_times_the_baselines_that_became_faster_with_its_head_alone(
