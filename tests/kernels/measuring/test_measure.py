@@ -23,7 +23,7 @@ from tests.kernels.fixtures.fake_gpu.device import NAME, THROTTLED, FakeGpu
 from tests.kernels.fixtures.ncu import NCU_OUTPUT, make_ncu
 from tilewatch.kernels import device
 from tilewatch.kernels.children import sandbox
-from tilewatch.kernels.device import GpuMissing
+from tilewatch.kernels.device import CLOCK_MARGIN, FLOP_PER_US, GpuMissing
 from tilewatch.kernels.measuring import measure as module
 from tilewatch.kernels.measuring.careful_timing import LEAST_WARMING
 from tilewatch.kernels.measuring.known_counters import read_counted
@@ -104,6 +104,20 @@ def test_the_fastest_right_config_is_timed_with_its_baselines(bench: Bench) -> N
     assert set(samples(result, "residual_add")) == {80.0}
     assert set(samples(result, "torch_residual_add")) == {120.0}
     assert len({len(each.samples_us) for each in result.measurements}) == 1
+
+
+def test_a_config_below_the_floor_of_this_gpu_is_wrong_and_the_next_one_wins(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPU is made so slow that the kernel's operations take 90 us."""
+    assert THIS_GPU.model is not None
+    slow = replace(THIS_GPU.model, tf32_tflops=64 * 64 / (90.0 * CLOCK_MARGIN * FLOP_PER_US))
+    monkeypatch.setattr(device, "gpus", lambda: (replace(THIS_GPU, model=slow),))
+    result = bench.measure([bench.rig.cubin(1), bench.rig.cubin(2, 80.0)])
+    assert [trial.status for trial in result.trials] == ["timed", "wrong"]
+    assert result.trials[1].failure is not None
+    assert result.trials[1].failure.startswith("80.00 us is impossible: ")
+    assert result.winner == {"tile_rows": 1}
 
 
 def test_the_config_that_ships_is_timed_beside_the_winner(bench: Bench) -> None:
@@ -395,6 +409,23 @@ def test_a_gpu_process_that_dies_in_the_rounds_ends_the_session_with_a_sentence(
 
     monkeypatch.setattr(InProcessChild, "ask", dying)
     with pytest.raises(MeasureFailed, match="measuring residual_add on 64x64 stopped: SIGSEGV"):
+        bench.measure([bench.rig.cubin()])
+
+
+def test_a_gpu_process_that_cannot_prepare_ends_the_session_with_a_sentence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilewatch.kernels.children.child_process import ChildDied
+
+    ask = InProcessChild.ask
+
+    def dying(self: InProcessChild, request: Any, *, deadline_s: float) -> Any:
+        if request["ask"] == "prepare":
+            raise ChildDied("SIGSEGV")
+        return ask(self, request, deadline_s=deadline_s)
+
+    monkeypatch.setattr(InProcessChild, "ask", dying)
+    with pytest.raises(MeasureFailed, match="the GPU process could not prepare 64x64: SIGSEGV"):
         bench.measure([bench.rig.cubin()])
 
 
