@@ -38,6 +38,7 @@ class ScriptedGpu:
         self.imported: list[tuple[Path, ...]] = []
         self.started: list[ScriptedChild] = []
         self.described = 0
+        self.trial_us, self.head_us = 100.0, 103.0
 
     @property
     def children(self) -> int:
@@ -85,27 +86,30 @@ class ScriptedChild:
             if fate != "timed" and request["id"] == 0:
                 return {"status": fate, "failure": f"{fate} says the GPU"}
             self._ids.add(request["id"])
-            return {"status": "timed", "error": 0.0, "samples_us": [100.0, 100.0]}
+            return {"status": "timed", "error": 0.0, "samples_us": [self._gpu.trial_us] * 2}
         if request["ask"] == "describe":
             return {"missing": "it launches 21 kernels"}
         assert request["ask"] == "rounds"
         assert set(request["ids"]) == self._ids == {0, 1}
         slow = 50.0 if request["rounds"] == REPLAYED.warm_up else 0.0  # what must not be kept
-        times = [[base + slow + self.launch] * request["rounds"] for base in (100.0, 103.0)]
+        times = [[base + slow + self.launch] * request["rounds"] for base in (100.0, self._gpu.head_us)]
         return {"samples_us": times, "telemetry": [{"clock_mhz": 1980}]}
 
     def close(self) -> None:
         self.alive = False
 
 
-def run_replay(monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int) -> tuple[ScriptedGpu, ReplayResult]:
+def run_replay(
+    monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int, *, head_key: str = "new", **of_gpu: float
+) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
+    vars(gpu).update(of_gpu)
     monkeypatch.setattr(pair_bench, "GpuProcesses", gpu.child)
     monkeypatch.setattr(pair_bench, "describe_side", gpu.describe_side)
     monkeypatch.setattr(device, "gpus", lambda: (GPU,))
     monkeypatch.setattr(device, "processes_on", lambda *_: ())
     base = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
-    head = ReplaySide(Path("/at/new"), Cubin({"tile_m": 128}, "new", "k"))
+    head = ReplaySide(Path("/at/new"), Cubin({"tile_m": 128}, head_key, "k"))
     request = ReplayRequest("k", "1x1", "sm_90", "file:///store", base, head, launches, 0)
     ended: list[int] = []
     result = replay(request, on_launch=ended.append)
@@ -148,8 +152,11 @@ def test_each_side_is_launched_as_its_own_commit_does(monkeypatch: pytest.Monkey
     assert trials == [("/at/old", "old"), ("/at/new", "new")]
 
 
-def test_every_launch_warms_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2)
+@pytest.mark.parametrize("trial_us", [1.0, 100.0, 10_000.0])
+def test_every_launch_warms_up_and_has_the_same_rounds_however_long_a_kernel_takes(
+    trial_us: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, _ = run_replay(monkeypatch, ["timed"] * 2, 2, trial_us=trial_us)
     rounds = [request["rounds"] for request in gpu.asked if request["ask"] == "rounds"]
     assert rounds == [20, 60] * 2
 
@@ -171,6 +178,17 @@ def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_sides_differ_where_all_launches_say_so_and_by_enough(head_us: tuple[float, ...], is_clear: bool) -> None:
     assert is_different((100.0, 100.0, 100.0), head_us) is is_clear
+
+
+@pytest.mark.parametrize(
+    ("head_key", "head_us", "is_counted"),
+    [("new", 103.0, True), ("new", 100.0, False), ("old", 103.0, False), ("old", 100.0, False)],
+)
+def test_counters_are_read_only_of_different_code_of_different_times(
+    head_key: str, head_us: float, is_counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, result = run_replay(monkeypatch, ["timed"] * 2, 2, head_key=head_key, head_us=head_us)
+    assert (result.counters is not None) == is_counted
 
 
 def test_sides_that_a_profiler_cannot_launch_have_no_counters_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
