@@ -133,7 +133,8 @@ def test_a_mechanism_is_named_where_a_side_is_slower_and_its_facts_are_known() -
     assert changes[0] == "spills 0 -> 512 bytes"
     assert changes[1].startswith("mechanism: ")
     assert outcome(OPEN, **known).changes == outcome(None, **known).changes == known["moved"]
-    assert outcome(SLOWER, **{**known, "base_facts": None}).changes == known["moved"]
+    for side in ("base_facts", "head_facts"):
+        assert outcome(SLOWER, **{**known, side: None}).changes == known["moved"]
 
 
 @pytest.mark.parametrize(("change", "kind"), [(1.0, "slower"), (-0.5, "faster")])
