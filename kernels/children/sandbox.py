@@ -190,8 +190,6 @@ def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | 
             None if writable is None else [*DEVICES, *driver, *writable],
             sockets,
         )
-    else:
-        version = 0
     _filter_calls(
         CallPolicy(
             families=(call_filter.AF_NETLINK,),  # the driver uses it

@@ -366,24 +366,36 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> list[CallPolicy]:
 
 
 @pytest.mark.parametrize(
-    ("entrance", "truncate", "signals"),
+    ("entrance", "truncate", "signals", "connect", "attributes"),
     [
-        ("without a GPU", 3, 6),
-        ("ending others", 3, 0),
-        ("to install", 3, 6),
-        ("with a GPU", 3, 6),
-        ("with all files", 0, 6),
+        ("without a GPU", 3, 6, None, False),
+        ("ending others", 3, 0, None, False),
+        ("to install", 3, 6, 0, True),
+        ("with a GPU", 3, 6, 9, False),
+        ("with all files", 0, 6, 9, True),
     ],
 )
 def test_calls_are_left_to_the_first_kernel_that_bounds_them(
-    entrance: str, truncate: int, signals: int, policies: list[CallPolicy], monkeypatch: pytest.MonkeyPatch
+    entrance: str,
+    truncate: int,
+    signals: int,
+    connect: int | None,
+    attributes: bool,
+    policies: list[CallPolicy],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before it the filter refuses them. `truncate` and `signals` are the first versions of Landlock that do."""
-    for version in range(10):
+    """Before it the filter refuses them. The numbers are the first versions of Landlock that bound each call."""
+    versions = range(11)
+    for version in versions:
         monkeypatch.setattr(sandbox, "_libc", lambda version=version: NewerKernel(version))
         ENTRANCES[entrance]()
-    assert [each.bounds_truncate for each in policies] == [version >= truncate for version in range(10)]
-    assert [each.bounds_signals for each in policies] == [version >= signals for version in range(10)]
+    assert [each.bounds_truncate for each in policies] == [version >= truncate for version in versions]
+    assert [each.bounds_signals for each in policies] == [version >= signals for version in versions]
+    assert [each.bounds_connect for each in policies] == [
+        connect is not None and version >= connect for version in versions
+    ]
+    assert {each.attributes for each in policies} == {attributes}
+    assert {each.unix for each in policies} == {"with" in entrance.split()}
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
