@@ -1,5 +1,6 @@
 """A replay against a scripted GPU child: fresh launches, both sides checked, deaths tolerated and then not."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from tilewatch.kernels.measuring.replay import (
     replay,
 )
 from tilewatch.kernels.results import Cubin
+from tilewatch.kernels.statistics import ratio_interval
+from tilewatch.metrics import Metric
 
 GPU = Gpu(0, "GPU-1", "NVIDIA H200", "580.1", gpu_model("h200"))
 SIDE = {"kernel": "k"}
@@ -39,6 +42,7 @@ class ScriptedGpu:
         self.started: list[ScriptedChild] = []
         self.described = 0
         self.trial_us, self.head_us = 100.0, 103.0
+        self.as_graph = False
 
     @property
     def children(self) -> int:
@@ -93,14 +97,22 @@ class ScriptedChild:
         assert set(request["ids"]) == self._ids == {0, 1}
         slow = 50.0 if request["rounds"] == REPLAYED.warm_up else 0.0  # what must not be kept
         times = [[base + slow + self.launch] * request["rounds"] for base in (100.0, self._gpu.head_us)]
-        return {"samples_us": times, "telemetry": [{"clock_mhz": 1980}]}
+        assert request["as_graph"] == self._gpu.as_graph
+        spans = [[2 * each for each in side] for side in times]
+        return {"samples_us": times, "spans_us": spans, "telemetry": [{"clock_mhz": 1980}]}
 
     def close(self) -> None:
         self.alive = False
 
 
 def run_replay(
-    monkeypatch: pytest.MonkeyPatch, fates: list[str], launches: int, *, head_key: str = "new", **of_gpu: float
+    monkeypatch: pytest.MonkeyPatch,
+    fates: list[str],
+    launches: int,
+    *,
+    head_key: str = "new",
+    metric: Metric = "time",
+    **of_gpu: float,
 ) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
     vars(gpu).update(of_gpu)
@@ -110,7 +122,7 @@ def run_replay(
     monkeypatch.setattr(device, "processes_on", lambda *_: ())
     base = ReplaySide(Path("/at/old"), Cubin({"tile_m": 64}, "old", "k"))
     head = ReplaySide(Path("/at/new"), Cubin({"tile_m": 128}, head_key, "k"))
-    request = ReplayRequest("k", "1x1", "sm_90", "file:///store", base, head, launches, 0)
+    request = ReplayRequest("k", "1x1", "sm_90", "file:///store", base, head, launches, 0, "node-7", metric)
     ended: list[int] = []
     result = replay(request, on_launch=ended.append)
     assert ended == list(range(1, launches + 1))
@@ -122,6 +134,16 @@ def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch
     assert gpu.children == 3
     assert (result.base_us, result.head_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
     assert (result.gpu_uuid, result.timer, len(result.telemetry)) == ("GPU-1", "cupti", 3)
+    assert (result.host, result.gpu_name) == ("node-7", "NVIDIA H200")
+
+
+@pytest.mark.parametrize(("metric", "times"), [("time", 1.0), ("span", 2.0), ("graph", 2.0)])
+def test_a_replay_compares_the_metric_that_it_is_asked_for(
+    metric: Metric, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A span is twice as long here as the kernels in it."""
+    _, result = run_replay(monkeypatch, ["timed"], 1, metric=metric, as_graph=metric == "graph")
+    assert (result.base_us, result.head_us) == ((100.0 * times,), (103.0 * times,))
 
 
 def test_a_replay_reports_its_bench_s_seconds_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,12 +194,23 @@ def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         ((103.0, 104.0, 102.0), True),
         ((97.0, 96.0, 98.0), True),
         ((103.0, 104.0, 99.0), False),
+        ((103.0, 104.0, 100.0), False),
+        ((97.0, 96.0, 100.0), False),
         ((100.2, 100.1, 100.2), False),
         ((100.0, 100.0, 100.0), False),
     ],
 )
 def test_sides_differ_where_all_launches_say_so_and_by_enough(head_us: tuple[float, ...], is_clear: bool) -> None:
     assert is_different((100.0, 100.0, 100.0), head_us) is is_clear
+
+
+def test_sides_differ_by_no_less_than_the_least_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = (100.0, 100.0, 100.0), (103.0, 104.0, 102.0)
+    ratio = ratio_interval(*times)
+    assert ratio is not None
+    for least in (ratio.median - 1.0, math.nextafter(ratio.median - 1.0, 1.0)):
+        monkeypatch.setattr(module, "LEAST_DIFFERENCE", least)
+        assert is_different(*times) == (least == ratio.median - 1.0)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +225,9 @@ def test_counters_are_read_only_of_different_code_of_different_times(
 
 
 def test_sides_that_a_profiler_cannot_launch_have_no_counters_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, result = run_replay(monkeypatch, ["timed"] * 2, 2)
+    gpu, result = run_replay(monkeypatch, ["timed"] * 2, 2)
     assert result.counters == {"missing": "it launches 21 kernels"}
+    assert [each["ask"] for each in gpu.asked].count("describe") == 1, "one launch is profiled"
 
 
 def test_launches_that_die_are_repeated_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
