@@ -49,7 +49,7 @@ def open_home(libraries: Iterable[str | Path], *, has_user: bool = False) -> Lib
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         home = _lock(folder, owner)
         if home is not None:
-            _remove_unused(cache, folder)
+            _remove_unused(cache)
     except OSError:
         return None
     return home
@@ -96,7 +96,7 @@ def _make(folder: Path, owner: int) -> None:
             os.chown(each, owner, owner)
 
 
-def _remove_unused(cache: Path, used: Path) -> None:
+def _remove_unused(cache: Path) -> None:
     """Deletes old cache folders that no process uses."""
     homes = []
     for path in cache.glob("*.lock"):
@@ -104,7 +104,7 @@ def _remove_unused(cache: Path, used: Path) -> None:
             homes.append((path.stat().st_mtime, path))
     for _, path in sorted(homes, reverse=True)[KEPT_HOMES:]:
         with path.open("ab") as lock:
-            if path != _find_lock_file(used) and processes.try_lock(lock, fcntl.LOCK_EX):
+            if processes.try_lock(lock, fcntl.LOCK_EX):
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 path.unlink(missing_ok=True)
 

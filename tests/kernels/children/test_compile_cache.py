@@ -14,7 +14,7 @@ from tests.kernels.fixtures.fake_gpu import install_for_children
 from tilewatch import processes
 from tilewatch.kernels.children import child_process, compile_cache, gpu_user, sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
-from tilewatch.kernels.children.compile_cache import CUPY_CACHE, LibraryHome, _lock, open_home
+from tilewatch.kernels.children.compile_cache import CUPY_CACHE, LibraryHome, _lock, is_filled, open_home
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +70,17 @@ def test_a_new_home_has_a_copy_of_what_the_user_s_cupy_compiled(opened: Opened, 
     assert (cache / "kernel.cubin").read_text() == "ours"
 
 
+def test_a_new_home_has_no_more_copies_than_the_limit(
+    opened: Opened, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_cache, "MOST_SEEDS", 2)
+    cache = home / ".cupy" / "kernel_cache"
+    cache.mkdir(parents=True)
+    for number in range(3):
+        (cache / f"{number}.cubin").touch()
+    assert len(list((opened(tmp_path / "a").folder / CUPY_CACHE).iterdir())) == 2
+
+
 def test_homes_that_were_not_used_for_long_are_removed_and_those_in_use_stay(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +94,46 @@ def test_homes_that_were_not_used_for_long_are_removed_and_those_in_use_stay(
     latest = opened(tmp_path / "latest")
     kept = {each.name for each in latest.folder.parent.iterdir() if each.is_dir()}
     assert kept == {each.folder.name for each in (latest, unused[1], held)}
+    assert {each.stem for each in latest.folder.parent.glob("*.lock")} == kept
+
+
+def test_a_home_that_was_used_again_stays_longer_than_one_that_was_not(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes = [opened(tmp_path / name) for name in ("a", "b")]
+    for at, each in enumerate(homes):
+        os.utime(each.lock.name, (at, at))
+        each.close()
+    monkeypatch.setattr(compile_cache, "KEPT_HOMES", 2)
+    opened(tmp_path / "a").close()
+    opened(tmp_path / "c").close()
+    assert [each.folder.is_dir() for each in homes] == [True, False]
+
+
+def test_a_home_is_not_removed_as_it_is_opened(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_cache, "KEPT_HOMES", 0)
+    assert opened(tmp_path / "a").folder.is_dir()
+
+
+def test_a_child_is_alone_in_its_home_until_another_one_opens_that_home(opened: Opened, tmp_path: Path) -> None:
+    first, second = opened(tmp_path / "a"), opened(tmp_path / "a")
+    assert not first.is_alone()
+    second.close()
+    assert first.is_alone()
+    assert open_home([tmp_path / "a"]) is None, "from then on the folder is locked"
+
+
+def test_a_folder_is_filled_by_the_first_file_or_byte_over_a_limit(tmp_path: Path) -> None:
+    """A folder counts as a file, and a file with holes has the size that it takes on the disk."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "large").write_bytes(bytes(range(256)) * 4096)
+    (tmp_path / "holes").touch()
+    os.truncate(tmp_path / "holes", 1 << 30)
+    size_bytes = sum(each.lstat().st_blocks for each in tmp_path.rglob("*")) * 512  # stat(2) counts in 512 bytes
+    assert 1 << 20 <= size_bytes < 1 << 30
+    for missing_bytes, missing_files in ((0, 0), (1, 0), (0, 1)):
+        is_over = bool(missing_bytes or missing_files)
+        assert is_filled(tmp_path, size_bytes - missing_bytes, 3 - missing_files) == is_over
 
 
 def test_a_home_that_holds_too_much_is_made_anew(
