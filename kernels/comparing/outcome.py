@@ -62,17 +62,17 @@ class Outcome:
     @property
     def changes(self) -> tuple[str, ...]:
         """Returns sentences about the changes in the code."""
-        kind = "" if self.verdict is None else self.verdict.kind
-        if self.verdict is None or kind not in ("slower", "faster") or not self.base_facts or not self.head_facts:
+        verdict, base, head = self.verdict, self.base_facts, self.head_facts
+        if verdict is None or verdict.kind not in ("slower", "faster") or base is None or head is None:
             return self.moved
         found = find_mechanisms(
-            read_winner_facts(self.base_config or {}, self.base_facts),
-            read_winner_facts(self.head_config or {}, self.head_facts),
+            read_winner_facts(self.base_config or {}, base),
+            read_winner_facts(self.head_config or {}, head),
             (),
-            is_slower=kind == "slower",
+            is_slower=verdict.kind == "slower",
             problem=self.problem,
             arch=self.arch,
-            ratio=max(1 + self.verdict.change, 1 / (1 + self.verdict.change)),
+            ratio=max(1 + verdict.change, 1 / (1 + verdict.change)),
         )
         return (*self.moved, f"mechanism: {write_mechanisms(found)}")
 

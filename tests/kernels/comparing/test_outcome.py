@@ -100,6 +100,7 @@ def test_an_outcome_is_unsure_where_it_failed_or_is_on_neither_side() -> None:
 )
 def test_a_verdict_in_words_has_its_numbers_in_per_cent(verdict: Verdict, words: str) -> None:
     assert write_verdict(verdict).startswith(words)
+    assert outcome(verdict).sentence == write_verdict(verdict)
     assert (
         outcome(verdict, not_apart="it prints").sentence == f"{write_verdict(verdict)} (not measured apart: it prints)"
     )
@@ -142,9 +143,15 @@ def test_a_mechanism_must_account_for_the_time_of_the_slower_side_over_that_of_t
     change: float, kind: Literal["slower", "faster"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, object] = {}
-    monkeypatch.setattr(module, "find_mechanisms", lambda *_, **named: asked.update(named) or ())
+    monkeypatch.setattr(
+        module, "find_mechanisms", lambda *sides, **named: asked.update(named, base=sides[0], head=sides[1]) or ()
+    )
     verdict = replace(SLOWER, change=change, kind=kind)
-    assert len(outcome(verdict, base_facts=FACTS, head_facts=FACTS).changes) == 1
+    larger = replace(FACTS, registers=168)
+    configs = {"base_config": {"tile_m": 64}, "head_config": {"tile_m": 128}}
+    assert len(outcome(verdict, base_facts=FACTS, head_facts=larger, **configs).changes) == 1
+    assert asked["base"] == read_winner_facts({"tile_m": 64}, FACTS)
+    assert asked["head"] == read_winner_facts({"tile_m": 128}, larger)
     assert asked["ratio"] == 2.0
     assert asked["is_slower"] == (kind == "slower")
 
