@@ -42,7 +42,7 @@ class ScriptedGpu:
         self.started: list[ScriptedChild] = []
         self.described = 0
         self.trial_us, self.head_us = 100.0, 103.0
-        self.as_graph = False
+        self.as_graph, self.timer = False, "cupti"
 
     @property
     def children(self) -> int:
@@ -74,7 +74,7 @@ class ScriptedChild:
         assert preparation.configs == ({"tile_m": 64}, {"tile_m": 128})
         self._gpu.asked.append({**preparation.request, "ask": "prepare"})
         self.was_asked = True
-        return {"timer": "cupti"}
+        return {"timer": self._gpu.timer}
 
     def ask(self, request: dict[str, Any], *, deadline_s: float) -> dict[str, Any]:
         assert self.alive
@@ -112,7 +112,7 @@ def run_replay(
     *,
     head_key: str = "new",
     metric: Metric = "time",
-    **of_gpu: float,
+    **of_gpu: Any,
 ) -> tuple[ScriptedGpu, ReplayResult]:
     gpu = ScriptedGpu(fates)
     vars(gpu).update(of_gpu)
@@ -135,6 +135,12 @@ def test_every_launch_is_a_fresh_process_and_one_median_of_each_side(monkeypatch
     assert (result.base_us, result.head_us) == ((100.0, 101.0, 102.0), (103.0, 104.0, 105.0))
     assert (result.gpu_uuid, result.timer, len(result.telemetry)) == ("GPU-1", "cupti", 3)
     assert (result.host, result.gpu_name) == ("node-7", "NVIDIA H200")
+
+
+def test_a_replay_without_cupti_is_timed_by_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What events add to each kernel, they add to both sides."""
+    _, result = run_replay(monkeypatch, ["timed"], 1, timer="events")
+    assert (result.timer, result.base_us, result.head_us) == ("events", (100.0,), (103.0,))
 
 
 @pytest.mark.parametrize(("metric", "times"), [("time", 1.0), ("span", 2.0), ("graph", 2.0)])
@@ -197,6 +203,7 @@ def test_every_launch_has_inputs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         ((103.0, 104.0, 100.0), False),
         ((97.0, 96.0, 100.0), False),
         ((100.2, 100.1, 100.2), False),
+        ((100.4, 100.4, 100.5), True),
         ((100.0, 100.0, 100.0), False),
     ],
 )
