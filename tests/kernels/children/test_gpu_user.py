@@ -13,6 +13,7 @@ import pytest
 from tests.kernels.fixtures.fake_gpu import MODULES, ROOT, UUID, install_for_children
 from tilewatch.kernels.children import compile_cache, gpu_user, sandbox
 from tilewatch.kernels.children.child_process import ChildDied, ChildProcess
+from tilewatch.kernels.children.sandbox import SandboxMissing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot make another one")
 
@@ -176,7 +177,9 @@ def test_a_child_that_stays_root_though_it_was_given_a_user_is_noticed(monkeypat
     assert gpu_user.find_refusal(UUID, ChildProcess) == "a child that should have had another user was still root"
 
 
-def test_no_request_of_the_trial_waits_longer_than_the_deadline() -> None:
+def test_no_request_of_the_trial_waits_longer_than_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A driver that hangs in one process must not stop the worker."""
     deadlines_s: list[float] = []
 
@@ -201,9 +204,38 @@ def test_no_request_of_the_trial_waits_longer_than_the_deadline() -> None:
             closed.append(self)
 
     numbers, closed = list[int](), list[Trial]()
-    assert gpu_user._try(UUID, Trial) is None
+    monkeypatch.setattr(sandbox, "find_need_of_root", lambda: None)
+    assert gpu_user.find_refusal(UUID, Trial) is None
+    assert not caplog.records, "nothing is wrong"
     assert deadlines_s == [gpu_user.DEADLINE_S] * 4
     assert len(set(closed)) == 2
+
+
+@pytest.mark.parametrize("error", [OSError("no file is left"), SandboxMissing("no file is left")])
+def test_a_trial_that_cannot_start_is_a_reason_to_stay_root(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(sandbox, "find_need_of_root", lambda: None)
+    assert gpu_user.find_refusal(UUID, fail) == "no file is left"
+
+
+def test_shared_files_of_one_user_are_removed_and_not_what_links_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, target = tmp_path / "shared", tmp_path / "target"
+    monkeypatch.setattr(gpu_user, "SHARED_FILES", shared)
+    (shared / "folder" / "inner").mkdir(parents=True)
+    target.mkdir()
+    (shared / "link").symlink_to(target)
+    for name in ("file", "of others"):
+        (shared / name).touch()
+    user = sandbox.FIRST_GPU_USER
+    for name in ("folder", "link", "file"):
+        os.chown(shared / name, user, user, follow_symlinks=False)
+    gpu_user.remove_shared_files(user)
+    assert [each.name for each in shared.iterdir()] == ["of others"]
+    assert target.is_dir()
 
 
 def test_it_is_tried_once_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
