@@ -31,6 +31,7 @@ def test_a_missing_text_is_none_and_a_missing_number_is_no_number() -> None:
     assert to_frame(CommitInRangeRow, commits[:1])["author"].tolist() == [None]
     trials = to_frame(TrialRow, [trial(registers=None), trial(registers=128)])
     assert trials["registers"].isna().tolist() == [True, False]
+    assert trials["registers"].dtype == float
     assert trials["registers"].max() == 128
 
 
