@@ -112,6 +112,16 @@ def test_times_are_those_of_the_newest_whole_sweep(
     assert list(times.values()) == newest
 
 
+def test_only_sweeps_with_timed_configs_have_times(tmp_path: Path) -> None:
+    """A file of JSON is no recording, a wrong config has no time, and the newest sweep timed nothing."""
+    (tmp_path / "about.json").write_text("{}")
+    wrong = {**TRIAL, "config": {"m": 7}, "status": "wrong", "samples_us": None}
+    rows = [*record(1, 21, [2.0]), {**wrong, "sweep": 1}, *record(2, 22, []), {**wrong, "sweep": 2}]
+    recording_file.write(tmp_path / "a.jsonl.gz", HEADER, rows)
+    (times,) = read_recorded_times(sorted(tmp_path.iterdir()), "h200").values()
+    assert list(times.values()) == [2.0]
+
+
 def make_plan(listed: int, drawn: int) -> Plan:
     trials = tuple(PlannedTrial({"tile_m": each}, str(each)) for each in range(listed + drawn))
     return Plan("k", "1x1", "sm_90", "", 1, (), 1, 1, (), trials, drawn=drawn, rest=drawn)
