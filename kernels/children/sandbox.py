@@ -190,6 +190,8 @@ def confine_with_gpu(*, readable: Iterable[str] = (), writable: Sequence[str] | 
             None if writable is None else [*DEVICES, *driver, *writable],
             sockets,
         )
+    else:
+        version = 0  # Landlock bounds nothing, so that the filter must
     _filter_calls(
         CallPolicy(
             families=(call_filter.AF_NETLINK,),  # the driver uses it

@@ -74,11 +74,6 @@ class Nights:
         self.variances = self._launch_variance()
         self._subtract_node_noise()
 
-    def ages_of_new_code(self) -> dict[int, int]:
-        """Returns {series: nights since the previous machine code} of measured series whose code changed tonight."""
-        new = np.flatnonzero((self.code_changes[-1] > 0) & self.measured)
-        return {int(column): int(self.code_changes[-1, column]) for column in new}
-
     def _compare_codes(self, readings: Mapping[int, Reading]) -> None:
         """Stores in `code_changes` whether each series' machine code differs from the last known code."""
         rows = len(self.code_changes)

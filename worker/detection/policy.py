@@ -43,11 +43,6 @@ MOST = 1_000_000
 """The largest number that a policy may have. This bound also rejects NaN and Infinity, which Python reads from JSON."""
 
 
-def with_stored_replays(policy: Policy) -> Policy:
-    """Returns the policy for recordings, which bring their replays: each node is asked about each suspicion."""
-    return replace(policy, worth_launches=MOST, late_worth_launches=MOST, rounds=MOST, ask_each_node=1)
-
-
 class BadPolicy(ExpectedError, ValueError):
     """Raised if a policy file cannot be used."""
 

@@ -125,7 +125,8 @@ class ScopeState:
 
         Code that another node measured first is new only if the policy asks for each node."""
         probes: list[Candidate] = []
-        ages = self.nights.ages_of_new_code()
+        code, measured = self.nights.code_changes[-1], self.nights.measured
+        ages = {int(column): int(code[column]) for column in np.flatnonzero((code > 0) & measured)}
         if self.policy.ask_each_node:
             ages = self.nights.ages_since_measured | ages
         for column, age in ages.items():

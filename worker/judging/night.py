@@ -1,12 +1,12 @@
 """Adds a night's times to a ScopeJudge, and draws a conclusion for each series."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import expm1
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
-from tilewatch.worker.detection.policy import MOST, Policy, with_stored_replays
+from tilewatch.worker.detection.policy import MOST, Policy
 from tilewatch.worker.detection.replay_evidence import compute_log_ratios, estimate_pair
 from tilewatch.worker.detection.verdict import SeriesVerdict, VerdictName
 from tilewatch.worker.judging import replay_answers
@@ -48,7 +48,8 @@ def start_judge(
     Replays of recorded nights cost nothing, because they come with the recording. With the budget of a night on a GPU,
     changes of 2 and 5 % were left undecided whose replays were there (the library's history, 2026-11-30)."""
     if origin == RECORDED:
-        policy, replay_launches = with_stored_replays(policy), MOST
+        policy = replace(policy, worth_launches=MOST, late_worth_launches=MOST, rounds=MOST, ask_each_node=1)
+        replay_launches = MOST
     return ScopeJudge(_series_by_first_night(nights, points), policy, replay_launches)
 
 

@@ -39,24 +39,21 @@ def write_plans(opened: Session, submission: PlannedSubmission, plans: Sequence[
     for plan in plans:
         sweep_id = _write_sweep(opened, submission, plan)
         if submission.measure:
+            ships = None if plan.ships is None else dict(plan.ships)
+            payload = MeasurePayload(submission.library, tuple(plan.baselines), ships, submission.toolchain)
             jobs.add(
                 opened,
                 key=f"{submission.key}:measure:{plan.kernel}:{plan.problem}",
                 kind="measure",
                 queue=gpu_queue(submission.gpu_model),
                 subject=f"{plan.kernel} {plan.problem}{submission.words} on {submission.gpu_model}",
-                payload=write_payload(_measure_payload(submission, plan)),
+                payload=write_payload(payload),
                 submission_id=submission.submission_id,
                 sweep_id=sweep_id,
                 state="waiting",
                 priority=submission.priority,
             )
     return _compile_jobs(opened, submission, plans)
-
-
-def _measure_payload(submission: PlannedSubmission, plan: Plan) -> MeasurePayload:
-    ships = None if plan.ships is None else dict(plan.ships)
-    return MeasurePayload(submission.library, tuple(plan.baselines), ships, submission.toolchain)
 
 
 def _write_sweep(opened: Session, submission: PlannedSubmission, plan: Plan) -> int:

@@ -17,8 +17,8 @@ from tilewatch.text import LONGEST_NAME, shorten
 from tilewatch.worker.transfer import replays as transfer_replays
 from tilewatch.worker.transfer.recorded_commits import MEASUREMENT_COLUMNS, RUN_COLUMNS, SWEEP_COLUMNS, write_commit
 
-NOT_TRAVELLING = frozenset({"id", "created_at"})
-"""The columns of a compilation that are not exported, because they mean nothing in another database."""
+TRAVELLING = [each.name for each in Compilation.__table__.columns if each.name not in ("id", "created_at")]
+"""The columns of a compilation that are exported. The others mean nothing in another database."""
 
 
 class NothingToExport(ExpectedError):
@@ -62,7 +62,7 @@ def _rows(found: Sequence[SweepExport]) -> Iterator[dict[str, Any]]:
         for trial, params, compilation in each.trials:
             if compilation is not None and compilation.id not in written:
                 written.add(compilation.id)
-                yield _compilation_row(compilation)
+                yield {"row": "compilation", **{name: getattr(compilation, name) for name in TRAVELLING}}
             yield {
                 "row": "trial",
                 "sweep": number,
@@ -91,11 +91,6 @@ def _sweep_row(number: int, each: SweepExport) -> dict[str, Any]:
         "space": {name: value for name, value in sweep.space.items() if name not in ("rest", "listed")},
         **({"parts_of": sweep.parts_of} if sweep.parts_of else {}),
     }
-
-
-def _compilation_row(compilation: Compilation) -> dict[str, Any]:
-    columns = [column.name for column in Compilation.__table__.columns if column.name not in NOT_TRAVELLING]
-    return {"row": "compilation", **{name: getattr(compilation, name) for name in columns}}
 
 
 def _run_rows(number: int, each: SweepExport) -> Iterator[dict[str, Any]]:

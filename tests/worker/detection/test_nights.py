@@ -262,4 +262,3 @@ def test_a_night_knows_in_how_many_nights_the_code_may_have_changed(
     for build, code in enumerate(codes):
         nights.add(build, {0: Reading(build, "m", "e", ((100.0,),), (), code)})
     assert nights.code_changes[:, 0].tolist() == changes
-    assert nights.ages_of_new_code() == ({0: changes[-1]} if changes[-1] > 0 else {})
