@@ -91,12 +91,13 @@ def read_winners_at(session: Session, scope: Scope, commit_id: int) -> dict[tupl
     """Returns {(kernel, problem): {host: winner of the host's first run}} at a commit, the first run's host first."""
     query = (
         _SIDES.add_columns(Sweep.kernel, Sweep.problem, Run.host)
+        .ext(distinct_on(Sweep.kernel, Sweep.problem, Run.host))
         .where(Sweep.commit_id == commit_id, Sweep.gpu_model == scope.gpu_model, Run.origin == scope.origin)
-        .order_by(Run.id)
+        .order_by(Sweep.kernel, Sweep.problem, Run.host, Run.id)
     )
     found: dict[tuple[str, str], dict[str, Winner]] = {}
-    for *winner, kernel, problem, host in session.execute(query):
-        found.setdefault((kernel, problem), {}).setdefault(host, Winner(*winner))
+    for *winner, kernel, problem, host in sorted(session.execute(query), key=lambda row: row.run_id):
+        found.setdefault((kernel, problem), {})[host] = Winner(*winner)
     return found
 
 

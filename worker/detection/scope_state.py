@@ -123,7 +123,7 @@ class ScopeState:
     def code_probes(self) -> list[Candidate]:
         """Lists a candidate for each series with new machine code tonight, the least noisy series first.
 
-        Code that another node measured first is new only if the policy asks for each node."""
+        The first answer helps to predict the others. Code of another node is new if the policy asks for each node."""
         probes: list[Candidate] = []
         code, measured = self.nights.code_changes[-1], self.nights.measured
         ages = {int(column): int(code[column]) for column in np.flatnonzero((code > 0) & measured)}
@@ -134,7 +134,7 @@ class ScopeState:
             base = max(self.nights.builds[-1 - age], series.level_since)
             if 0 < head - base <= MOST_BUILDS:
                 probes.append(self._open_code_probe(self.keys[column], base, head))
-        return sorted(probes, key=lambda probe: probe.pair_deviation)  # the first answer helps to predict the others
+        return sorted((each for each in probes if each.has_builds), key=lambda probe: probe.pair_deviation)
 
     def _open_code_probe(self, key: int, base: int, head: int) -> Candidate:
         share = self.code_share(head)

@@ -259,12 +259,14 @@ def test_other_shapes_of_a_changed_kernel_on_its_node_are_probed() -> None:
         (["a", None, "a"], None),
         ([None, None, "b"], None),
         (["a", None, "b", "b"], None),
+        (["a", *[None] * 70, "b"], None),
     ],
 )
 def test_code_that_another_node_measured_first_is_probed_if_each_node_is(
     here: list[str | None], probed: tuple[int, int, list[int]] | None
 ) -> None:
-    """Node 0 measured build 1 with new code, and node 1 did not. The change can only be at build 1."""
+    """Node 0 measured build 1 with new code, and node 1 did not. The change can only be at build 1, while its night
+    is remembered."""
     for ask_each_node in (0, 1):
         policy = replace(POLICY, ask_each_node=ask_each_node)
         state = ScopeState({0: NodeKernel(0, 0), 1: NodeKernel(1, 0)}, policy)
