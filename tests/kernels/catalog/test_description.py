@@ -9,6 +9,7 @@ import cuda.tile as ct
 import numpy as np
 import pytest
 
+from tilewatch.kernels.catalog import loading
 from tilewatch.kernels.catalog.description import describe, read_description
 from tilewatch.kernels.catalog.loading import LibraryKernel, load
 from tilewatch.kernels.contract import Array
@@ -17,6 +18,12 @@ from tilewatch.kernels.library_errors import LibraryError
 FOREIGN = Path(__file__).parents[1] / "fixtures" / "foreign_library"
 SOURCE = (FOREIGN / "launched.py").read_text()
 CONFIG = {"tile": 16}
+
+
+@pytest.fixture(autouse=True)
+def fresh_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another library with a file `launched.py` may have been loaded since, whose module replaced this one's."""
+    monkeypatch.setattr(loading, "_libraries", {})
 
 
 def change(**fields: Any) -> LibraryKernel:
