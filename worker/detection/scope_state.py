@@ -83,7 +83,7 @@ class ScopeState:
         may = np.flatnonzero(code_changes != SAME_CODE)
         if not len(may):
             return 0
-        newest = int(code_changes[-1])  # if the code is new: the nights since the last night with the old code
+        newest = self._find_new_code_age(series.column)
         return min(ages, newest) if newest > 0 else ages - int(may[0])
 
     def open_candidate(self, key: int, ages: int, prior: float) -> Candidate:
@@ -124,17 +124,18 @@ class ScopeState:
         """Lists a candidate for each series with new machine code tonight, the least noisy series first.
 
         The first answer helps to predict the others. Code of another node is new if the policy asks for each node."""
-        probes: list[Candidate] = []
-        code, measured = self.nights.code_changes[-1], self.nights.measured
-        ages = {int(column): int(code[column]) for column in np.flatnonzero((code > 0) & measured)}
-        if self.policy.ask_each_node:
-            ages = self.nights.ages_since_measured | ages
-        for column, age in ages.items():
-            series, head = self.series[self.keys[column]], self.nights.builds[-1]
-            base = max(self.nights.builds[-1 - age], series.level_since)
+        probes = list[Candidate]()
+        for column in np.flatnonzero(self.nights.measured).tolist():
+            age, series, head = self._find_new_code_age(column), self.series[self.keys[column]], self.nights.builds[-1]
+            base = max(self.nights.builds[-1 - max(age, 0)], series.level_since)
             if 0 < head - base <= MOST_BUILDS:
                 probes.append(self._open_code_probe(self.keys[column], base, head))
         return sorted((each for each in probes if each.has_builds), key=lambda probe: probe.pair_deviation)
+
+    def _find_new_code_age(self, column: int) -> int:
+        """Returns the number of nights since the last one with other code; at most 0 if tonight's code is not new."""
+        age = int(self.nights.code_changes[-1, column])
+        return self.nights.ages_since_measured.get(column, age) if self.policy.ask_each_node else age
 
     def _open_code_probe(self, key: int, base: int, head: int) -> Candidate:
         share = self.code_share(head)
@@ -210,9 +211,8 @@ class ScopeState:
         self._end_level(series, first_bad)
         self.nights.align(series.column, int(np.searchsorted(self.nights.builds, first_bad)), estimate.size)
         size = float(np.expm1(estimate.size))
-        change = ConfirmedChange(candidate.series, first_bad, size, estimate.error, last_good)
-        self.series[candidate.series].confirmed = change
-        return change
+        series.confirmed = ConfirmedChange(candidate.series, first_bad, size, estimate.error, last_good)
+        return series.confirmed
 
     def remember(self, candidate: Candidate) -> None:
         """Stores the results of a candidate's replays as evidence for later nights."""

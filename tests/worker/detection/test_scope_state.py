@@ -285,6 +285,19 @@ def test_code_that_another_node_measured_first_is_probed_if_each_node_is(
         assert probes == ([probed] if probed is not None and ask_each_node else [])
 
 
+def test_new_code_is_replayed_against_the_last_code_of_its_own_node_if_each_node_is_asked() -> None:
+    """Node 0 measured build 1 with code that node 1 never had. There is no replay of it for node 1."""
+    for ask_each_node, age in ((0, 1), (1, 2)):
+        state = ScopeState(
+            {0: NodeKernel(0, 0), 1: NodeKernel(1, 0)}, replace(POLICY, ask_each_node=ask_each_node, after_nights=5)
+        )
+        for build, code in enumerate("abc"):
+            other = Reading(build, "n", "", (), (), code)
+            state.add_night(build, {0: reading(build, code), 1: other if code == "b" else reading(build, code)})
+        assert [(each.base, each.head) for each in state.code_probes() if each.series == 1] == [(2 - age, 2)]
+        assert state.ages_in_question(1) == age
+
+
 def test_an_expected_change_ends_the_level_and_what_replays_said_of_it() -> None:
     state = state_of({build: reading(build) for build in range(12)})
     candidate = replace(candidate_at(11), replays=state.series[0].replays)
