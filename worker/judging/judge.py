@@ -131,15 +131,13 @@ def _continues(judge: ScopeJudge, tonight: OpenNight, nights: Sequence[Night]) -
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
     """Returns the stored launches for a replay; None while a job may still add launches."""
-    launches = night.read_answer(tonight.history, tonight.facts, question)
+    launches = night.read_answer(tonight.history, tonight.facts, question, tonight.scope.origin)
     if launches is not None:
         return launches
     pair = tonight.history.find_pair(question, tonight.facts)
     assert pair is not None, "a question without commits has an empty answer"
     stored = replay_answers.find_stored_launches(tonight.facts, pair)
-    if tonight.scope.origin == RECORDED or questions.was_given_up(tonight, question, pair, stored):
-        return stored.of(question)
-    return None
+    return stored.of(question) if questions.was_given_up(tonight, question, pair, stored) else None
 
 
 def _try_to_settle(

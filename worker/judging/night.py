@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import expm1
+from math import expm1, inf
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
@@ -30,27 +30,23 @@ class Conclusion:
     outcome: Outcome | None
 
 
-def _series_by_first_night(nights: Sequence[Night], points: Sequence[Point]) -> list[Series]:
-    """Lists series in the order of their first nights, so that a new series comes last."""
-    numbers = {night.submission_id: number for number, night in enumerate(nights)}
-    first: dict[Series, int] = {}
-    for point in points:
-        night = numbers[point.submission_id]
-        first[series_of(point)] = min(night, first.get(series_of(point), night))
-    return sorted(first, key=lambda series: (first[series], series))
-
-
 def start_judge(
     nights: Sequence[Night], points: Sequence[Point], policy: Policy, replay_launches: int, origin: str
 ) -> ScopeJudge:
-    """Returns a judge of the series of some nights, without any night yet.
+    """Returns a judge of the series of some nights, without any night yet. A new series is the last one.
 
     Replays of recorded nights cost nothing, because they come with the recording. With the budget of a night on a GPU,
     changes of 2 and 5 % were left undecided whose replays were there (the library's history, 2026-11-30)."""
     if origin == RECORDED:
         policy = replace(policy, worth_launches=MOST, late_worth_launches=MOST, rounds=MOST, ask_each_node=1)
         replay_launches = MOST
-    return ScopeJudge(_series_by_first_night(nights, points), policy, replay_launches)
+    numbers = {night.submission_id: number for number, night in enumerate(nights)}
+    first: dict[Series, int] = {}
+    for point in points:
+        series, number = series_of(point), numbers[point.submission_id]
+        first[series] = min(number, first.get(series, number))
+    names = sorted(first, key=lambda series: (first[series], series))
+    return ScopeJudge(names, policy, replay_launches, awaits_replays=origin != RECORDED)
 
 
 def add_night(judge: ScopeJudge, history: History, night: Night, points: Sequence[Point]) -> None:
@@ -74,12 +70,14 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
         judge.code_names.pop((kernel, problem), None)
 
 
-def read_answer(history: History, facts: Sequence[ReplayFact], question: SeriesQuestion) -> Launches | None:
+def read_answer(history: History, facts: Sequence[ReplayFact], asked: SeriesQuestion, origin: str) -> Launches | None:
     """Returns a replay's stored launches, empty if the replay is impossible; None while more launches are awaited."""
-    pair = history.find_pair(question, facts)
+    pair = history.find_pair(asked, facts)
     if pair is None:
         return Launches()
-    return replay_answers.next_launches(question, pair, replay_answers.find_stored_launches(facts, pair))
+    stored = replay_answers.find_stored_launches(facts, pair)
+    launches = replay_answers.next_launches(asked, pair, stored)
+    return stored.of(asked) if launches is None and origin == RECORDED else launches
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
@@ -92,7 +90,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     if same_as is not None:
         reason = f"same code as {same_as}, so no change of the commit's; {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, None)
-    if numbers.verdict == "unchanged" and judge.is_spent() and _stands_out(numbers):
+    if numbers.verdict == "unchanged" and judge.is_spent() and abs(numbers.change or 0.0) >= (numbers.smallest or inf):
         reason = f"looks like a change, but tonight's replay launches are spent; it is asked again: {numbers.reason}"
         return Conclusion(numbers, "undecided", reason, None)
     return Conclusion(numbers, numbers.verdict, numbers.reason, None)
@@ -113,7 +111,3 @@ def conclude_unconfirmed(numbers: SeriesVerdict, first: FirstQuestion, min_chang
         reason = f"not reproduced: {interval}; {NIGHT_ALONE}{numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
     return Conclusion(numbers, "undecided", f"not sure enough: {interval}; {NIGHT_ALONE}{numbers.reason}", "undecided")
-
-
-def _stands_out(numbers: SeriesVerdict) -> bool:
-    return numbers.change is not None and numbers.smallest is not None and abs(numbers.change) >= numbers.smallest

@@ -73,7 +73,7 @@ def _rejudge_scope(
     for each in nights:
         tonight = [point for point in points if point.submission_id == each.submission_id]
         night.add_night(judge, history, each, tonight)
-        judge.settle_past(lambda question: night.read_answer(history, facts, question))
+        judge.settle_past(lambda question: night.read_answer(history, facts, question, scope.origin))
         yield from _differences(judge, history, scope, each, tonight, was)
 
 

@@ -65,9 +65,13 @@ class FirstQuestion:
 
 
 class ScopeJudge:
-    """Judges the nights of a scope in order. Each night may spend `replay_launches` launches on replays."""
+    """Judges the nights of a scope in order. Each night may spend `replay_launches` launches on replays.
 
-    def __init__(self, series: Sequence[Series], policy: Policy, replay_launches: int) -> None:
+    `awaits_replays` is False if no replay will come later, so that an empty answer is final for a past night too."""
+
+    def __init__(
+        self, series: Sequence[Series], policy: Policy, replay_launches: int, *, awaits_replays: bool = True
+    ) -> None:
         self.numbers = {each: number for number, each in enumerate(series)}
         self.names = tuple(series)
         self.night_ids: list[int] = []
@@ -78,7 +82,7 @@ class ScopeJudge:
         self.first_questions: dict[Series, FirstQuestion] = {}
         self.code_names: dict[KernelProblem, str] = {}
         """The name of the newest machine code for each kernel and problem."""
-        self.policy, self._replay_launches = policy, replay_launches
+        self.policy, self._replay_launches, self._awaits_replays = policy, replay_launches, awaits_replays
         kernels = {name: number for number, name in enumerate(dict.fromkeys(kernel for kernel, _, _ in series))}
         hosts = {name: number for number, name in enumerate(dict.fromkeys(host for _, _, host in series))}
         places = {self.numbers[each]: NodeKernel(hosts[each[2]], kernels[each[0]]) for each in series}
@@ -135,7 +139,8 @@ class ScopeJudge:
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
-            if not any(launches.base_us for _, launches in there):
+            # A recording's change was reported again on a later night until its empty answers counted (2026-12-01).
+            if self._awaits_replays and not any(launches.base_us for _, launches in there):
                 return
             self._use(there)
 

@@ -63,6 +63,16 @@ def test_every_replay_of_recorded_new_code_is_asked_for(origin: str, asked: int,
     assert min(launches.values()) >= least_launches
 
 
+@pytest.mark.parametrize(("origin", "reported"), [("measured", 0), ("recorded", 1)])
+def test_a_past_recorded_night_reports_a_change_though_its_bisection_has_no_answer(origin: str, reported: int) -> None:
+    """No replay is added to a recording. A replay of a measured night may still come."""
+    judge = start_judge(NIGHTS, [make_point(7, "a")], Policy(), 100, origin)
+    for submission_id, build, code in ((7, 0, "old"), (3, 8, "new")):  # seven commits between them were not measured
+        judge.add_night(submission_id, build, [make_point(submission_id, "a")], {("gemm", "a"): code})
+        judge.settle_past(lambda asked: Launches((100.0,) * 8, (110.0,) * 8) if asked.head == 8 else Launches())
+    assert len(judge.alerts) == reported
+
+
 SERIES: Series = ("gemm", "a", "n1")
 OLD = Winner(31, 1, "source", 1, {"tile_m": 64}, "key", "gemm", "code", "compiler")
 NEW = replace(OLD, source_sha256="new", code_sha256="new")
@@ -120,5 +130,7 @@ def test_a_judge_is_told_the_codes_of_measured_problems_alone(db_session: Sessio
 
 def test_a_question_about_unknown_commits_has_an_empty_answer(db_session: Session) -> None:
     question = SeriesQuestion(SERIES, 11, 12, 8, 0)
-    assert night.read_answer(history_of(db_session, [OLD]), [], question) == Launches()
-    assert night.read_answer(history_of(db_session, [OLD, NEW]), [], replace(question, base=10, head=20)) is None
+    assert night.read_answer(history_of(db_session, [OLD]), [], question, "measured") == Launches()
+    there = history_of(db_session, [OLD, NEW])
+    for origin, answer in (("measured", None), ("recorded", Launches())):
+        assert night.read_answer(there, [], replace(question, base=10, head=20), origin) == answer
