@@ -35,6 +35,7 @@ FILES = (
     "tried/h200-84a140eb",
     "tried/h200-516b0afe",
     "tried/h200-a7609ec2",
+    "tried/h200-d0fd09c5",
     "tuned/h100",
     "tuned/h200",
 )
