@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from itertools import pairwise, takewhile
+from operator import itemgetter
 from pathlib import Path
 
 from sqlalchemy.orm import Session
@@ -111,8 +112,13 @@ class History:
         return commit_ids[before], commit_ids[since[0] if since else max(commit_ids)]
 
     def find_run_at(self, series: Series, commit_id: int) -> int | None:
-        """Returns the id of a run of a kernel and problem at a commit; None without a run."""
-        won = self._won_at(commit_id, *series)
+        """Returns the id of a run at a commit, or of one with the code that a replay found there; None without."""
+        kernel, problem, host = series
+        won, code = self._won_at(commit_id, *series), replay_answers.find_code(self._facts, kernel, problem, commit_id)
+        if won is None and code is not None:
+            newest = [self._winners_at(self._nights[build].commit_id, kernel, problem) for build in self._builds[::-1]]
+            runs = [(at == host, there) for each in newest for at, there in each.items() if there.code_sha256 == code]
+            won = max(runs, key=itemgetter(0), default=(False, None))[1]
         return None if won is None else won.run_id
 
     def find_previous(self, series: Series, build: int) -> tuple[int, bool] | None:
@@ -171,10 +177,14 @@ class History:
         return (theirs, ours) == (base.code_sha256, head.code_sha256)
 
     def _won_at(self, commit_id: int, kernel: str, problem: str, host: str) -> Winner | None:
+        by_host = self._winners_at(commit_id, kernel, problem)
+        return by_host.get(host) or next(iter(by_host.values()), None)
+
+    def _winners_at(self, commit_id: int, kernel: str, problem: str) -> Mapping[str, Winner]:
+        """Maps each host to its best config for a problem at a commit."""
         if commit_id not in self._sides:
             self._sides[commit_id] = winners.read_winners_at(self._session, self._scope, commit_id)
-        by_host = self._sides[commit_id].get((kernel, problem), {})
-        return by_host.get(host) or next(iter(by_host.values()), None)
+        return self._sides[commit_id].get((kernel, problem), {})
 
     def _code_at(self, won: Winner, config_id: int) -> str | None:
         """Returns the hash of a config's machine code in the sweep of `won`; None if the config did not compile."""

@@ -217,11 +217,10 @@ def store_conclusion(
 def _differences_from_before(tonight: OpenNight, series: Series, point: Point) -> str:
     """Describes how a run differs from the previous run; "" without a previous run."""
     before = tonight.history.find_previous(series, tonight.scope.position)
-    commit_id = tonight.history.commit_id(before[0]) if before is not None else None
-    run_id = tonight.history.find_run_at(series, commit_id) if commit_id is not None else None
-    if run_id is None:
+    won = tonight.history.find_winner(before[0], *series) if before is not None else None
+    if won is None:
         return ""
-    facts = (winners.read_run_facts(tonight.session, each) for each in (run_id, point.run_id))
+    facts = (winners.read_run_facts(tonight.session, each) for each in (won.run_id, point.run_id))
     return f"; {explain.describe_differences(*facts)}"
 
 
@@ -230,17 +229,13 @@ def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:
-            reason = "no config gave a right answer, so no time"
-            tonight.verdicts.append(_verdict_without_numbers(tonight, run_id, reason))
+            tonight.verdicts.append(
+                _verdict_without_numbers(tonight, run_id, "no config gave a right answer, so no time")
+            )
 
 
 def _verdict_without_numbers(tonight: OpenNight, run_id: int, reason: str) -> NewVerdict:
+    policy = tonight.policy.name
     return NewVerdict(
-        run_id=run_id,
-        verdict="undecided",
-        change=None,
-        noise=None,
-        history_points=0,
-        policy=tonight.policy.name,
-        reason=reason,
+        run_id=run_id, verdict="undecided", change=None, noise=None, history_points=0, policy=policy, reason=reason
     )

@@ -87,13 +87,5 @@ def _differences(
         series = series_of(point)
         now = night.conclude(judge, series, history.find_same_code(series, judged.position))
         if now.verdict != before.verdict:
-            yield ChangedVerdict(
-                before.day,
-                point.kernel,
-                point.problem,
-                scope.gpu_model,
-                judged.sha,
-                before.verdict,
-                now.verdict,
-                now.reason,
-            )
+            what = point.kernel, point.problem, scope.gpu_model, judged.sha
+            yield ChangedVerdict(before.day, *what, before.verdict, now.verdict, now.reason)

@@ -186,6 +186,19 @@ def known_history(session: Session, facts: Sequence[ReplayFact] = (), **won: Win
     return history
 
 
+def test_a_commit_without_a_run_stands_for_the_newest_run_with_the_code_that_a_replay_found_there(
+    db_session: Session,
+) -> None:
+    old, new = replace(WON, run_id=30, code_sha256="old"), replace(WON, run_id=33, code_sha256="new")
+    found = replace(IDENTICAL, good_commit_id=72, bad_commit_id=80, good_code="old", bad_code="old")
+    history = known_history(db_session, [found], a=old, b=replace(old, run_id=31), c=None, d=new)
+    assert history.find_run_at(("k", "p", "n1"), 80) == 31
+    history._sides[71]["k", "p"] = {"n1": new, "n2": old}
+    assert history.find_run_at(("k", "p", "n2"), 80) == 30, "of the same machine, though it is not the newest"
+    assert known_history(db_session, [], a=old, d=new).find_run_at(("k", "p", "n1"), 73) is None
+    assert known_history(db_session, [found], d=new).find_run_at(("k", "p", "n1"), 80) is None
+
+
 def test_the_previous_run_is_the_newest_one_before_a_build(db_session: Session) -> None:
     other = replace(WON, source_sha256="other", code_sha256="other")
     history = known_history(db_session, a=WON, b=None, c=WON, d=other)
