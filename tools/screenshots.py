@@ -28,11 +28,13 @@ from sqlalchemy import func, select
 from benchmarks import browsing, fleet, published
 from benchmarks.bounds import ROOT
 from tests.dashboard.fixtures import small_database
+from tests.worker.fixtures.worker_context import do_all_jobs, settings_for
 from tilewatch.db import migrate
 from tilewatch.db.models import Commit, Run, Sweep
 from tilewatch.db.server.embedded import Embedded
 from tilewatch.db.server.free_ports import find_free_port
 from tilewatch.db.session import engine, session
+from tilewatch.worker.context import Context
 from tilewatch.worker.local import port, programs
 from tilewatch.worker.local.children import Children
 from tilewatch.worker.local.recorded_database import import_recorded
@@ -95,6 +97,13 @@ RECORDED = (
         "Points are medians",
         height=930,
         scale=1,
+    ),
+    Picture(
+        "history",
+        "/series?run={run}&view=This+run",
+        "replays of old and new code differ",
+        height=830,
+        run=("attention_prefill_causal", "1x16x16x16384x128", "926740ce75"),
     ),
     Picture("toolchains", "/toolchains", "is not safe to take", height=1500),
     Picture(
@@ -168,6 +177,9 @@ def main() -> None:
 def import_recordings(url: str) -> None:
     for file, name in list_files(ROOT / "recordings", OWN_REPOSITORY):
         print(import_recorded(url, file, name).sentence, flush=True)
+    with tempfile.TemporaryDirectory(prefix="tilewatch-pictures-", dir="/var/tmp") as folder:
+        judged = do_all_jobs(Context.of(settings_for(Path(folder), ROOT, url, "redis://127.0.0.1:1")))
+    print(f"judged {judged} nights", flush=True)
 
 
 def fill_fleet(url: str) -> None:
