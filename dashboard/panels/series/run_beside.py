@@ -75,7 +75,7 @@ def show_repeat(found: Evidence) -> None:
 def list_causes(found: Evidence) -> Iterator[str]:
     """Yields sentences on why the time changed, from replays and the machine code."""
     is_changed = found.run.verdict != "unchanged"
-    if is_changed and (change := explanation.find_change(found)) is not None:
+    if is_changed and (change := explanation.find_change(found)):
         yield f"Mechanism of the change: {write_mechanisms(change)}."
     if found.suspicion is not None:
         yield f"{found.suspicion.state}: {found.suspicion.reason}"
