@@ -20,12 +20,12 @@ from tilewatch.kernels.measuring.measure import MeasureRequest, UncountedRun, co
 from tilewatch.kernels.measuring.pair_bench import ReplaySide
 from tilewatch.kernels.measuring.profiler import Profiler
 from tilewatch.kernels.measuring.profiling import count_several, start_profiler
-from tilewatch.kernels.measuring.replay import ReplayRequest, ReplayResult, replay
+from tilewatch.kernels.measuring.replay import ReplayFailed, ReplayRequest, ReplayResult, replay
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.recording.git_commit import GitCommit
 from tilewatch.kernels.recording.recorded_run import list_rows
 from tilewatch.kernels.results import Compiled, Cubin, Measured, Params, Plan, RunResult
-from tools.recorded_replay import ReplayedSide, replay_row
+from tools.recorded_replay import NOT_HELD, ReplayedSide, replay_row
 
 
 @dataclass
@@ -174,21 +174,25 @@ class Recorder:
         self._written.append(self._writer.submit(write))
 
     def replay(self, good: Version, bad: Version, good_config: Params, bad_config: Params) -> None:
-        """Replays the winners of two commits. If their machine code is equal, nothing is launched and that fact is
-        written."""
+        """Replays the winners of two commits. If their machine code is equal, or if they cannot be replayed, that fact
+        is written. An error ended the series until 2026-12-01."""
         before, after = good.find_side(good_config), bad.find_side(bad_config)
         if before is None or after is None:
             return
         (good_side, replayed_good), (bad_side, replayed_bad) = before, after
-        plan, result = bad.plan, None
+        plan = bad.plan
+        outcome: ReplayResult | str = NOT_HELD
         if good_side.compiled.code_sha256 != bad_side.compiled.code_sha256:
             request = ReplayRequest(
                 plan.kernel, plan.problem, plan.arch, self.store_url, replayed_good, replayed_bad, self.launches,
                 self.gpu.index, self.host,
             )  # fmt: skip
-            result = replay(request, on_launch=lambda _: None)
-        print(f"{good.commit.sha[:8]} and {bad.commit.sha[:8]} {bad.name}: {_describe(result)}", flush=True)
-        row = replay_row(plan, self.model, good_side, bad_side, dt.datetime.now(dt.UTC), result)
+            try:
+                outcome = replay(request, on_launch=lambda _: None)
+            except ReplayFailed as error:
+                outcome = str(error)
+        print(f"{good.commit.sha[:8]} and {bad.commit.sha[:8]} {bad.name}: {_describe(outcome)}", flush=True)
+        row = replay_row(plan, self.model, good_side, bad_side, dt.datetime.now(dt.UTC), outcome)
         self._written.append(self._writer.submit(self._add, bad, [row]))
 
     def _add(self, version: Version, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -231,8 +235,8 @@ def _find_own(result: RunResult) -> Measured | None:
     return next((each for each in result.measurements if each.role == "kernel"), None)
 
 
-def _describe(result: ReplayResult | None) -> str:
-    if result is None:
-        return "identical machine code"
-    pairs = zip(result.base_us, result.head_us, strict=True)
+def _describe(outcome: ReplayResult | str) -> str:
+    if isinstance(outcome, str):
+        return outcome
+    pairs = zip(outcome.base_us, outcome.head_us, strict=True)
     return " ".join(f"{bad / good - 1:+.2%}" for good, bad in pairs)

@@ -22,10 +22,10 @@ class ReplayedSide:
 
 
 def replay_row(
-    plan: Plan, model: GpuSpec, base: ReplayedSide, head: ReplayedSide, at: dt.datetime, result: ReplayResult | None
+    plan: Plan, model: GpuSpec, base: ReplayedSide, head: ReplayedSide, at: dt.datetime, outcome: ReplayResult | str
 ) -> dict[str, Any]:
-    """Returns the row of a replay of two commits' winners. `result` is None if both winners have the same machine
-    code."""
+    """Returns the row of a replay of two commits' winners. `outcome` is the reason if no launch was measured."""
+    result, failure = (None, outcome) if isinstance(outcome, str) else (outcome, None)
     return {
         "row": "replay",
         "key": f"{plan.kernel}:{plan.problem}:{model.slug}:{base.commit.sha}:{head.commit.sha}:{at.isoformat()}",
@@ -33,7 +33,7 @@ def replay_row(
         "problem": plan.problem,
         "gpu_model": model.slug,
         "axis": "commit",
-        "failure": None if result else NOT_HELD,
+        "failure": failure,
         "host": result.host if result else None,
         "gpu_uuid": result.gpu_uuid if result else None,
         "telemetry": list(result.telemetry) if result else [],

@@ -13,9 +13,11 @@ import pytest
 
 from tests.kernels.fixtures.fake_gpu import LIBRARY, PROBLEM, UUID, Rig, install_for_children
 from tests.kernels.fixtures.ncu import CUT_OUTPUT, FORBIDDEN, NCU_OUTPUT, make_ncu
+from tilewatch.kernels.measuring.replay import ReplayFailed
 from tilewatch.kernels.recording import recording_file
 from tilewatch.kernels.results import Compiled
-from tools import record_history
+from tools import history_recorder, record_history
+from tools.recorded_replay import NOT_HELD
 
 FASTER = 80.0
 
@@ -92,6 +94,20 @@ def test_a_series_is_measured_where_its_code_changes_and_at_the_last_commit(
         ([], shas[1], shas[2]),
         ([], shas[2], shas[3]),
     ]
+
+
+def test_a_replay_that_is_impossible_is_recorded_with_its_reason_and_the_series_goes_on(
+    tmp_path: Path, shas: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ReplayFailed("the sides cannot be replayed: it is not the same work")
+
+    monkeypatch.setattr(history_recorder, "replay", fail)
+    rows = record(tmp_path, shas, monkeypatch)
+    assert [row["commit"]["sha"] for row in rows if row["row"] == "sweep"] == [shas[0], shas[1], shas[3]]
+    failed, *same = [row for row in rows if row["row"] == "replay"]
+    assert (failed["failure"], failed["good_us"]) == ("the sides cannot be replayed: it is not the same work", [])
+    assert [row["failure"] for row in same] == [NOT_HELD] * 2
 
 
 @pytest.mark.usefixtures("ncu")
