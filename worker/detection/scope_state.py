@@ -127,8 +127,8 @@ class ScopeState:
         probes = list[Candidate]()
         for column in np.flatnonzero(self.nights.measured).tolist():
             age, series, head = self._find_new_code_age(column), self.series[self.keys[column]], self.nights.builds[-1]
-            base = max(self.nights.builds[-1 - max(age, 0)], series.level_since)
-            if 0 < head - base <= MOST_BUILDS:
+            base = max(self.nights.builds[-1 - age], series.level_since)
+            if age > 0 and 0 < head - base <= MOST_BUILDS:
                 probes.append(self._open_code_probe(self.keys[column], base, head))
         return sorted((each for each in probes if each.has_builds), key=lambda probe: probe.pair_deviation)
 

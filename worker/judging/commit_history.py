@@ -114,9 +114,9 @@ class History:
     def find_run_at(self, series: Series, commit_id: int) -> int | None:
         """Returns the id of a run at a commit, or of one with the code that a replay found there; None without."""
         kernel, problem, host = series
-        won, code = self._won_at(commit_id, *series), replay_answers.find_code(self._facts, kernel, problem, commit_id)
-        if won is None and code is not None:
-            newest = [self._winners_at(self._nights[build].commit_id, kernel, problem) for build in self._builds[::-1]]
+        won = self._won_at(commit_id, *series)
+        if won is None and (code := replay_answers.find_code(self._facts, kernel, problem, commit_id)) is not None:
+            newest = (self._winners_at(self._nights[build].commit_id, kernel, problem) for build in self._builds[::-1])
             runs = [(at == host, there) for each in newest for at, there in each.items() if there.code_sha256 == code]
             won = max(runs, key=itemgetter(0), default=(False, None))[1]
         return None if won is None else won.run_id

@@ -17,11 +17,12 @@ from tilewatch.db.worker_reads.judging import Night, Point
 from tilewatch.worker.context import Context
 from tilewatch.worker.detection.verdict import ConfirmedChange
 from tilewatch.worker.git import watched
-from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, replay_answers, totals
+from tilewatch.worker.judging import explain, night, open_regression, other_causes, questions, totals
 from tilewatch.worker.judging.beaten_list import open_list_alarms
 from tilewatch.worker.judging.night import RECORDED, Conclusion
 from tilewatch.worker.judging.night_context import OpenNight, open_night
 from tilewatch.worker.judging.other_causes import OtherCauses
+from tilewatch.worker.judging.replay_answers import Pair, StoredLaunches
 from tilewatch.worker.judging.scope_judge import Launches, ScopeJudge, Series, SeriesQuestion, first_night, series_of
 from tilewatch.worker.judging.shipped_configs import ask_about_shipped
 from tilewatch.worker.queue.lease import Lease
@@ -131,13 +132,11 @@ def _continues(judge: ScopeJudge, tonight: OpenNight, nights: Sequence[Night]) -
 
 def _answer(tonight: OpenNight, question: SeriesQuestion) -> Launches | None:
     """Returns the stored launches for a replay; None while a job may still add launches."""
-    launches = night.read_answer(tonight.history, tonight.facts, question, tonight.scope.origin)
-    if launches is not None:
-        return launches
-    pair = tonight.history.find_pair(question, tonight.facts)
-    assert pair is not None, "a question without commits has an empty answer"
-    stored = replay_answers.find_stored_launches(tonight.facts, pair)
-    return stored.of(question) if questions.was_given_up(tonight, question, pair, stored) else None
+
+    def is_complete(pair: Pair, stored: StoredLaunches) -> bool:
+        return tonight.scope.origin == RECORDED or questions.was_given_up(tonight, question, pair, stored)
+
+    return night.read_answer(tonight.history, tonight.facts, question, is_complete)
 
 
 def _try_to_settle(
@@ -229,9 +228,8 @@ def _add_verdicts_without_time(tonight: OpenNight, points: Mapping[Series, Point
     timed = {point.run_id for point in points.values()}
     for run_id in judging.list_runs(tonight.session, tonight.scope):
         if run_id not in timed:
-            tonight.verdicts.append(
-                _verdict_without_numbers(tonight, run_id, "no config gave a right answer, so no time")
-            )
+            reason = "no config gave a right answer, so no time"
+            tonight.verdicts.append(_verdict_without_numbers(tonight, run_id, reason))
 
 
 def _verdict_without_numbers(tonight: OpenNight, run_id: int, reason: str) -> NewVerdict:

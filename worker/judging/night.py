@@ -1,8 +1,8 @@
 """Adds a night's times to a ScopeJudge, and draws a conclusion for each series."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import expm1, inf
+from math import expm1
 
 from tilewatch.db.lifecycle.suspicions import Outcome
 from tilewatch.db.worker_reads.judging import Night, Point, ReplayFact
@@ -11,6 +11,7 @@ from tilewatch.worker.detection.replay_evidence import compute_log_ratios, estim
 from tilewatch.worker.detection.verdict import SeriesVerdict, VerdictName
 from tilewatch.worker.judging import replay_answers
 from tilewatch.worker.judging.commit_history import History
+from tilewatch.worker.judging.replay_answers import Pair, StoredLaunches
 from tilewatch.worker.judging.scope_judge import FirstQuestion, Launches, ScopeJudge, Series, SeriesQuestion, series_of
 
 RECORDED = "recorded"
@@ -18,6 +19,8 @@ RECORDED = "recorded"
 
 NO_REPLAY, NIGHT_ALONE = "no replay could be held: ", "the night alone: "
 """The texts that precede the reason from the night's times alone, in the reason of an unconfirmed suspicion."""
+
+IsComplete = Callable[[Pair, StoredLaunches], bool]
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Conclusion:
 def start_judge(
     nights: Sequence[Night], points: Sequence[Point], policy: Policy, replay_launches: int, origin: str
 ) -> ScopeJudge:
-    """Returns a judge of the series of some nights, without any night yet. A new series is the last one.
+    """Returns a judge without any night yet. Its series come in the order of their first nights.
 
     Replays of recorded nights cost nothing, because they come with the recording. With the budget of a night on a GPU,
     changes of 2 and 5 % were left undecided whose replays were there (the library's history, 2026-11-30)."""
@@ -70,14 +73,16 @@ def _name_code(judge: ScopeJudge, history: History, series: Series, build: int) 
         judge.code_names.pop((kernel, problem), None)
 
 
-def read_answer(history: History, facts: Sequence[ReplayFact], asked: SeriesQuestion, origin: str) -> Launches | None:
+def read_answer(
+    history: History, facts: Sequence[ReplayFact], asked: SeriesQuestion, is_complete: IsComplete
+) -> Launches | None:
     """Returns a replay's stored launches, empty if the replay is impossible; None while more launches are awaited."""
     pair = history.find_pair(asked, facts)
     if pair is None:
         return Launches()
     stored = replay_answers.find_stored_launches(facts, pair)
     launches = replay_answers.next_launches(asked, pair, stored)
-    return stored.of(asked) if launches is None and origin == RECORDED else launches
+    return stored.of(asked) if launches is None and is_complete(pair, stored) else launches
 
 
 def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusion:
@@ -90,7 +95,7 @@ def conclude(judge: ScopeJudge, series: Series, same_as: str | None) -> Conclusi
     if same_as is not None:
         reason = f"same code as {same_as}, so no change of the commit's; {numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, None)
-    if numbers.verdict == "unchanged" and judge.is_spent() and abs(numbers.change or 0.0) >= (numbers.smallest or inf):
+    if numbers.verdict == "unchanged" and judge.is_spent() and _stands_out(numbers):
         reason = f"looks like a change, but tonight's replay launches are spent; it is asked again: {numbers.reason}"
         return Conclusion(numbers, "undecided", reason, None)
     return Conclusion(numbers, numbers.verdict, numbers.reason, None)
@@ -111,3 +116,7 @@ def conclude_unconfirmed(numbers: SeriesVerdict, first: FirstQuestion, min_chang
         reason = f"not reproduced: {interval}; {NIGHT_ALONE}{numbers.reason}"
         return Conclusion(numbers, "unchanged", reason, "refuted")
     return Conclusion(numbers, "undecided", f"not sure enough: {interval}; {NIGHT_ALONE}{numbers.reason}", "undecided")
+
+
+def _stands_out(numbers: SeriesVerdict) -> bool:
+    return numbers.change is not None and numbers.smallest is not None and abs(numbers.change) >= numbers.smallest

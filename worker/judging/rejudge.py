@@ -69,11 +69,11 @@ def _rejudge_scope(
     facts = judging.list_replays(session, scope, nights[0].position)
     points = judging.list_points(session, [each.submission_id for each in nights], scope.origin)
     judge = night.start_judge(nights, points, policy, context.replay_launches, scope.origin)
-    was = {each.run_id: each for each in verdicts}
+    was, is_recorded = {each.run_id: each for each in verdicts}, scope.origin == night.RECORDED
     for each in nights:
         tonight = [point for point in points if point.submission_id == each.submission_id]
         night.add_night(judge, history, each, tonight)
-        judge.settle_past(lambda question: night.read_answer(history, facts, question, scope.origin))
+        judge.settle_past(lambda asked: night.read_answer(history, facts, asked, lambda *_: is_recorded))
         yield from _differences(judge, history, scope, each, tonight, was)
 
 

@@ -139,7 +139,6 @@ class ScopeJudge:
         while self._asks:
             answers = [(ask, answer_of(self._question(ask))) for ask in self._asks]
             there = [(ask, launches) for ask, launches in answers if launches is not None]
-            # A recording's change was reported again on a later night until its empty answers counted (2026-12-01).
             if self._awaits_replays and not any(launches.base_us for _, launches in there):
                 return
             self._use(there)

@@ -130,7 +130,8 @@ def test_a_judge_is_told_the_codes_of_measured_problems_alone(db_session: Sessio
 
 def test_a_question_about_unknown_commits_has_an_empty_answer(db_session: Session) -> None:
     question = SeriesQuestion(SERIES, 11, 12, 8, 0)
-    assert night.read_answer(history_of(db_session, [OLD]), [], question, "measured") == Launches()
+    assert night.read_answer(history_of(db_session, [OLD]), [], question, lambda *_: False) == Launches()
     there = history_of(db_session, [OLD, NEW])
-    for origin, answer in (("measured", None), ("recorded", Launches())):
-        assert night.read_answer(there, [], replace(question, base=10, head=20), origin) == answer
+    for is_complete, answer in ((False, None), (True, Launches())):
+        found = night.read_answer(there, [], replace(question, base=10, head=20), lambda *_, it=is_complete: it)
+        assert found == answer
